@@ -1,0 +1,66 @@
+"""`/v1/agents`: saved agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
+from perdure.api.routing import router
+from perdure.api.support import check_model
+from perdure.store.agents import create_agent, delete_agent, list_agents, read_agent, update_agent
+from perdure.store.idempotency import run_once
+from perdure.wire.agents import Agent, AgentCreate, AgentDeleted, AgentUpdate
+from perdure.wire.errors import NotFound
+from perdure.wire.pages import Page
+
+routes = router("/v1/agents", "agents")
+
+
+@routes.post("", status_code=201, response_model=Agent)
+async def create(services: UseServices, caller: UseCaller, key: UseKey, body: AgentCreate) -> Response:
+    """Save an agent configuration."""
+    check_model(services, body.model, "model")
+    outcome = await services.store.write(
+        lambda tx: run_once(tx, key, lambda: create_agent(tx, caller.project_id, body))
+    )
+    return await _respond(services, caller, outcome.value, 201)
+
+
+@routes.get("", response_model=Page[Agent])
+async def list_(services: UseServices, caller: UseCaller, page: UsePage) -> Response:
+    """Saved agents of the project."""
+    return page_response(await services.store.read(list_agents, caller.project_id, page))
+
+
+@routes.get("/{agent_id}", response_model=Agent)
+async def retrieve(services: UseServices, caller: UseCaller, agent_id: str) -> Response:
+    """One saved agent."""
+    return await _respond(services, caller, agent_id)
+
+
+@routes.post("/{agent_id}", response_model=Agent)
+async def update(services: UseServices, caller: UseCaller, agent_id: str, body: AgentUpdate) -> Response:
+    """Change a saved agent; existing sessions keep their copy."""
+    if body.model is not None:
+        check_model(services, body.model, "model")
+    agent = await services.store.write(update_agent, caller.project_id, agent_id, body)
+    if agent is None:
+        raise NotFound()
+    return json_response(agent)
+
+
+@routes.delete("/{agent_id}", response_model=AgentDeleted)
+async def delete(services: UseServices, caller: UseCaller, agent_id: str) -> Response:
+    """Delete a saved agent; existing sessions keep their copy."""
+    if not await services.store.write(delete_agent, caller.project_id, agent_id):
+        raise NotFound()
+    return json_response(AgentDeleted(id=agent_id))
+
+
+async def _respond(services: UseServices, caller: UseCaller, agent_id: Any, status_code: int = 200) -> Response:
+    agent = await services.store.read(read_agent, caller.project_id, agent_id)
+    if agent is None:
+        raise NotFound()
+    return json_response(agent, status_code)

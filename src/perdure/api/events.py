@@ -1,0 +1,51 @@
+"""`/v1/agents/sessions/{session_id}/events`: submitting input, following what happens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from perdure.api.access import UseCaller, UseKey, UseServices
+from perdure.api.errors import STREAM_RESPONSE
+from perdure.api.routing import router
+from perdure.api.streams import EventStream, catch_up
+from perdure.store.accept import accept
+from perdure.store.idempotency import run_once
+from perdure.store.snapshots import read_snapshot
+from perdure.wire.inputs import EventBatch
+
+routes = router("/v1/agents/sessions/{session_id}/events", "events")
+
+
+@routes.post("", status_code=202, response_class=Response, responses={202: {"description": "Accepted."}})
+async def submit(
+    services: UseServices, caller: UseCaller, key: UseKey, session_id: str, body: EventBatch
+) -> Response:
+    """Accept input events, all or none. 202 means that they are durable."""
+    outcome = await services.store.write(
+        lambda tx: run_once(tx, key, lambda: accept(tx, session_id, caller.project_id, body.events))
+    )
+    if outcome.value and not outcome.replayed:
+        services.work.wake(session_id)
+    return Response(status_code=202)
+
+
+@routes.get("", response_class=Response, responses={200: STREAM_RESPONSE})
+async def stream(
+    services: UseServices,
+    caller: UseCaller,
+    session_id: str,
+    include_obfuscation: Annotated[bool, Query(description="Pad deltas to hide their length.")] = True,
+    stream: Annotated[str | None, Query(description="Ignored: this route always streams.")] = None,
+) -> Response:
+    """Follow a session from its present state on, across turns."""
+    obfuscate = include_obfuscation and services.settings.server.obfuscation
+    subscription = services.hub.subscribe(session_id, obfuscate=obfuscate)
+    try:
+        snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)
+        first = catch_up(services.hub, subscription, snapshot)
+    except BaseException:
+        subscription.close()
+        raise
+    return EventStream(subscription, first=first, keepalive=services.settings.server.keepalive)

@@ -1,0 +1,74 @@
+"""Routes that read their JSON themselves, so that every fault of a body or query is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from perdure.api.services import Services
+from perdure.wire.body import parse_json
+from perdure.wire.errors import InvalidRequest
+
+METADATA_KEY = re.compile(r"metadata\[(.*)\]", re.DOTALL)
+JSON_TYPE = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECASE)
+
+
+class StrictRoute(APIRoute):
+    """Parses the body strictly and refuses query parameters the route does not know."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        reads_body = self.body_field is not None
+        known = {parameter.alias for parameter in self.dependant.query_params}
+        known |= {name for each in self.dependant.dependencies for name in _query_names(each)}
+
+        async def strict(request: Request) -> Response:
+            for name in request.query_params:
+                if name not in known and not METADATA_KEY.fullmatch(name):
+                    raise InvalidRequest(f"Unknown parameter: '{name[:64]}'.", param=name[:64])
+            if reads_body:
+                request = await _with_json(request)
+            return await handle(request)
+
+        return strict
+
+
+def _query_names(dependant: Any) -> set[str]:
+    names = {parameter.alias for parameter in dependant.query_params}
+    for each in dependant.dependencies:
+        names |= _query_names(each)
+    return names
+
+
+async def _with_json(request: Request) -> Request:
+    content_type = request.headers.get("content-type", "")
+    if not JSON_TYPE.fullmatch(content_type):
+        raise InvalidRequest("The request body must be JSON; send it with Content-Type: application/json.")
+    services: Services = request.app.state.services
+    limit = services.settings.server.max_body
+    raw = await _read_body(request, limit)
+    parsed = parse_json(raw, max_bytes=limit)
+    request._body = raw
+    request._json = parsed
+    request.state.body = parsed
+    return request
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    """The whole body; a client that sends more than the limit is told before all of it is read."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise InvalidRequest(f"The request body is larger than {limit} bytes.")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def router(prefix: str, tag: str) -> APIRouter:
+    return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)

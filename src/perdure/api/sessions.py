@@ -1,0 +1,136 @@
+"""`/v1/agents/sessions`: sessions, with or without a creation stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+
+from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
+from perdure.api.errors import STREAM_RESPONSE
+from perdure.api.replay import replay_creation
+from perdure.api.routing import METADATA_KEY, router
+from perdure.api.streams import EventStream, FirstTurnEnd
+from perdure.api.support import check_model, check_review, check_session, check_tools
+from perdure.store.idempotency import run_once
+from perdure.store.sessions import (
+    create_session,
+    delete_session,
+    list_sessions,
+    read_session,
+    resolve_settings,
+    update_session,
+)
+from perdure.wire.errors import Conflict, InvalidRequest
+from perdure.wire.ids import new_id
+from perdure.wire.pages import Page
+from perdure.wire.sessions import Session, SessionCreate, SessionDeleted, SessionUpdate
+
+routes = router("/v1/agents/sessions", "sessions")
+
+# How long a deletion waits for a cancelled turn to wind down.
+WIND_DOWN_SECONDS = 5.0
+
+
+@routes.post("", status_code=201, response_model=Session, responses={201: STREAM_RESPONSE})
+async def create(services: UseServices, caller: UseCaller, key: UseKey, body: SessionCreate) -> Response:
+    """Create a session; with `stream`, follow its first turn as server-sent events."""
+    _, settings = await services.store.read(resolve_settings, caller.project_id, body)
+    check_session(services, body, settings)
+    session_id = new_id("sess")
+    options = body.stream_options
+    obfuscate = services.settings.server.obfuscation and (
+        options is None or options.include_obfuscation is not False
+    )
+    # Subscribed before the commit, so that the stream begins with the session's first event.
+    subscription = services.hub.subscribe(session_id, obfuscate=obfuscate) if body.stream else None
+    try:
+        outcome = await services.store.write(
+            lambda tx: run_once(tx, key, lambda: create_session(tx, session_id, caller.project_id, body))
+        )
+    except BaseException:
+        if subscription is not None:
+            subscription.close()
+        raise
+    if outcome.replayed:
+        if subscription is None:
+            return json_response(
+                await services.store.read(read_session, outcome.value, caller.project_id), 201
+            )
+        subscription.close()
+        return await replay_creation(services, caller, outcome.value, obfuscate=obfuscate)
+    services.work.wake(session_id)
+    if subscription is None:
+        # The state at the commit: the turn is queued, whatever its owner has done since.
+        return json_response(await services.store.read(read_session, session_id, caller.project_id), 201)
+    return EventStream(
+        subscription,
+        keepalive=services.settings.server.keepalive,
+        status_code=201,
+        until=FirstTurnEnd(),
+    )
+
+
+@routes.get("", response_model=Page[Session])
+async def list_(
+    request: Request,
+    services: UseServices,
+    caller: UseCaller,
+    page: UsePage,
+    agent_id: Annotated[str | None, Query(description="Sessions whose root agent this is.")] = None,
+) -> Response:
+    """Sessions of the project; `metadata[key]=value` filters, all pairs must match."""
+    metadata = _metadata_filter(request)
+    rows = await services.store.read(
+        list_sessions, caller.project_id, page, agent_id=agent_id, metadata=metadata
+    )
+    return page_response(rows)
+
+
+@routes.get("/{session_id}", response_model=Session)
+async def retrieve(services: UseServices, caller: UseCaller, session_id: str) -> Response:
+    """One session with what it waits for."""
+    return json_response(await services.store.read(read_session, session_id, caller.project_id))
+
+
+@routes.post("/{session_id}", response_model=Session)
+async def update(services: UseServices, caller: UseCaller, session_id: str, body: SessionUpdate) -> Response:
+    """Change model, effort, tier, tools, metadata, caching or review of a session."""
+    if body.agent is not None:
+        if body.agent.model is not None:
+            check_model(services, body.agent.model, "agent.model")
+        check_tools(body.agent.tools or (), "agent.tools")
+    check_review(body.review)
+    return json_response(await services.store.write(update_session, session_id, caller.project_id, body))
+
+
+@routes.delete("/{session_id}", response_model=SessionDeleted)
+async def delete(services: UseServices, caller: UseCaller, session_id: str) -> Response:
+    """Delete a session that is idle or failed and owes nothing."""
+    deadline = time.monotonic() + WIND_DOWN_SECONDS
+    while not await services.store.write(delete_session, session_id, caller.project_id):
+        if time.monotonic() > deadline:
+            raise Conflict("The session is still cancelling its turn. Try again shortly.")
+        services.work.wake(session_id)
+        await asyncio.sleep(0.02)
+    return json_response(SessionDeleted(id=session_id))
+
+
+def _metadata_filter(request: Request) -> dict[str, str]:
+    pairs: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        match = METADATA_KEY.fullmatch(name)
+        if match is None:
+            continue
+        key = match.group(1)
+        if not 1 <= len(key) <= 64 or len(value) > 512:
+            raise InvalidRequest(
+                "A metadata filter has a key of 1 to 64 and a value of at most 512 characters.", param=name[:64]
+            )
+        if pairs.setdefault(key, value) != value:
+            raise InvalidRequest(f"The filter metadata[{key}] is given twice.", param=name[:64])
+    if len(pairs) > 16:
+        raise InvalidRequest("At most 16 metadata filters can be combined.", param="metadata")
+    return pairs

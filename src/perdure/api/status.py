@@ -1,0 +1,86 @@
+"""Health, readiness and what this server can do."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+from sqlalchemy import Connection, text
+
+from perdure import __version__
+from perdure.api.access import UseServices, json_response
+from perdure.api.support import ENVIRONMENTS, TOOLS
+from perdure.wire.errors import ServiceUnavailable
+
+routes = APIRouter(tags=["status"])
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+class Feature(BaseModel):
+    """Whether something the protocol names is active here; `note` says what happens otherwise."""
+
+    active: bool
+    note: str | None = None
+
+
+class Capabilities(BaseModel):
+    """What this server does beyond, and short of, the official API."""
+
+    version: str
+    protocol: str
+    environments: list[str]
+    tools: list[str]
+    features: dict[str, Feature]
+
+
+FEATURES = {
+    "multi_agent": Feature(active=False, note="The setting is stored and echoed; no subagents are created."),
+    "compaction": Feature(active=False, note="The setting is stored and echoed; histories are sent whole."),
+    "vaults": Feature(active=False, note="The routes are not served."),
+    "automations": Feature(active=False, note="The routes are not served."),
+    "artifacts": Feature(active=False, note="The routes are not served."),
+    "webhooks": Feature(active=False, note="The routes are not served."),
+    "auto_review": Feature(active=False, note="Requests that ask for it are refused."),
+    "argument_validation": Feature(
+        active=True, note="Calls whose arguments break the function's schema are answered to the model."
+    ),
+    "idempotency": Feature(active=True, note="On creating agents and sessions, and on submitting events."),
+}
+
+
+@routes.get("/healthz", response_model=Health)
+async def health() -> Response:
+    """Whether the process answers."""
+    return json_response(Health())
+
+
+@routes.get("/readyz", response_model=Health)
+async def ready(services: UseServices) -> Response:
+    """Whether the storage answers."""
+    try:
+        await services.store.read(_probe)
+    except Exception as error:
+        raise ServiceUnavailable("The storage does not answer.") from error
+    return json_response(Health(status="ready"))
+
+
+@routes.get("/perdure/v1/capabilities", response_model=Capabilities)
+async def capabilities() -> Response:
+    """What this server can do."""
+    return json_response(
+        Capabilities(
+            version=__version__,
+            protocol="agents=v1",
+            environments=list(ENVIRONMENTS),
+            tools=list(TOOLS),
+            features=FEATURES,
+        )
+    )
+
+
+def _probe(conn: Connection) -> None:
+    conn.execute(text("SELECT 1")).one()

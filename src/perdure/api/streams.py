@@ -1,0 +1,213 @@
+"""Event streams over HTTP: byte-level server-sent events, and the snapshot a new reader starts from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from perdure.live.frames import KEEPALIVE, EventFrame, Frame
+from perdure.live.hub import Hub, Subscription
+from perdure.store.locked import event_id
+from perdure.store.snapshots import Snapshot
+from perdure.wire import events as wire
+from perdure.wire.items import OutputText, SummaryText
+
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache, no-transform",
+    "x-accel-buffering": "no",
+}
+
+Until = Callable[[wire.SessionEvent], bool]
+
+
+class EventStream(Response):
+    """Sends a subscription's frames until it ends, the client goes away, or `until` an event.
+
+    Headers leave at once; a silent stream carries a comment every `keepalive` seconds.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        first: Iterable[Frame] = (),
+        keepalive: float,
+        status_code: int = 200,
+        until: Until | None = None,
+    ) -> None:
+        super().__init__(status_code=status_code, headers=HEADERS)
+        del self.headers["content-length"]
+        self._subscription = subscription
+        self._first = list(first)
+        self._keepalive = keepalive
+        self._until = until
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        try:
+            await send(start)
+            await self._send_until_gone(receive, send)
+        finally:
+            self._subscription.close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_until_gone(self, receive: Receive, send: Send) -> None:
+        sending = asyncio.create_task(self._send_frames(send))
+        leaving = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send_frames(self, send: Send) -> None:
+        obfuscate = self._subscription.obfuscate
+        batch: list[Frame] | None = self._first
+        while batch is not None:
+            chunks: list[bytes] = []
+            ended = False
+            for frame in batch:
+                chunks.append(frame.encoded(obfuscate))
+                if self._until is not None and isinstance(frame, EventFrame) and self._until(frame.event):
+                    ended = True
+                    break
+            if chunks:
+                await send({"type": "http.response.body", "body": b"".join(chunks), "more_body": True})
+            elif batch is not self._first:
+                await send({"type": "http.response.body", "body": KEEPALIVE, "more_body": True})
+            if ended:
+                return
+            batch = await self._subscription.next_batch(self._keepalive)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass(slots=True)
+class FirstTurnEnd:
+    """Where a creation stream ends: at the first idle behind its turn's end, or when the session fails."""
+
+    turn_ended: bool = False
+
+    def __call__(self, event: wire.SessionEvent) -> bool:
+        match event:
+            case wire.TurnCompleted() | wire.TurnFailed() | wire.TurnCancelled():
+                self.turn_ended = True
+            case wire.SessionFailed():
+                return True
+            case wire.SessionIdle():
+                return self.turn_ended
+            case _:
+                pass
+        return False
+
+
+def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[Frame]:
+    """The frames a new reader starts with, and the subscription continued from exactly there.
+
+    Idle: the session. Waiting: the calls without a result, then the session. Running: the session,
+    the turn's user messages and its unfinished items, with the text so far as one delta.
+    """
+    session_id = subscription.session_id
+    hub.note_last(session_id, event_id(session_id, snapshot.seq))
+    subscription.attach(snapshot.seq, [item.id for item in snapshot.unfinished])
+    say = _Snapshot(hub, session_id)
+    session = snapshot.session
+    match session.status:
+        case "failed":
+            say.session(wire.SessionFailed, session)
+        case "idle":
+            say.session(wire.SessionIdle, session)
+        case "requires_action":
+            say.items(snapshot, subscription)
+            say.session(wire.SessionRequiresAction, session)
+        case "in_progress":
+            say.session(wire.SessionInProgress, session)
+            say.items(snapshot, subscription)
+    return say.frames
+
+
+class _Snapshot:
+    def __init__(self, hub: Hub, session_id: str) -> None:
+        self.frames: list[Frame] = []
+        self._hub = hub
+        self._session_id = session_id
+
+    def session(self, kind: type[wire.SessionStateEvent], session: wire.Session) -> None:
+        self._say(kind(event_id=self._id(), session=session))
+
+    def items(self, snapshot: Snapshot, subscription: Subscription) -> None:
+        for row in (*snapshot.messages, *snapshot.unfinished):
+            shown = row
+            texts: list[str] = []
+            if row.type in ("message", "reasoning") and row.status == "in_progress":
+                parts = subscription.written.get(row.id)
+                texts = _saved_texts(row.data) if parts is None else [text for _, text in parts]
+                shown = row.emptied()
+            self._say(
+                wire.ItemAdded(
+                    event_id=self._id(),
+                    session_id=self._session_id,
+                    turn_id=row.turn_id,
+                    item=shown.resource,
+                    output_index=row.output_index,
+                )
+            )
+            if shown is not row:
+                self._text(row.turn_id, row.id, row.output_index or 0, row.type, texts)
+
+    def _text(self, turn_id: str, item_id: str, output_index: int, kind: str, texts: list[str]) -> None:
+        where = {
+            "session_id": self._session_id,
+            "turn_id": turn_id,
+            "item_id": item_id,
+            "output_index": output_index,
+        }
+        if kind == "message":
+            texts = texts or [""]
+        for index, text in enumerate(texts):
+            if kind == "message":
+                part = OutputText(text="")
+                self._say(
+                    wire.ContentPartAdded(event_id=self._id(), **where, content_index=index, part=part)
+                )
+                if text:
+                    self._say(
+                        wire.OutputTextDelta(event_id=self._id(), **where, content_index=index, delta=text)
+                    )
+            else:
+                summary = SummaryText(text="")
+                self._say(
+                    wire.ReasoningSummaryPartAdded(
+                        event_id=self._id(), **where, summary_index=index, part=summary
+                    )
+                )
+                if text:
+                    self._say(
+                        wire.ReasoningSummaryTextDelta(
+                            event_id=self._id(), **where, summary_index=index, delta=text
+                        )
+                    )
+
+    def _id(self) -> str:
+        return self._hub.live_id(self._session_id)
+
+    def _say(self, event: wire.SessionEvent) -> None:
+        self.frames.append(EventFrame(0, event))
+
+
+def _saved_texts(data: wire.Json) -> list[str]:
+    parts = data.get("content") or data.get("summary") or []
+    return [part["text"] for part in parts]
+
+

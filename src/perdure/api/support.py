@@ -1,0 +1,61 @@
+"""What this version can run: the rest of the protocol is understood, and refused clearly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.api.services import Services
+from perdure.wire.agents import AgentSettings
+from perdure.wire.errors import InvalidRequest, ModelNotFound, NotFound
+from perdure.wire.sessions import SessionCreate
+from perdure.wire.tools import FunctionTool, WebSearchTool
+
+ENVIRONMENTS = ("none",)
+TOOLS = ("function",)
+
+
+def check_model(services: Services, model: str, param: str) -> None:
+    """Raises ModelNotFound when no provider serves the name."""
+    if not services.registry.knows(model):
+        raise ModelNotFound(model, param)
+
+
+def check_session(services: Services, body: SessionCreate, settings: AgentSettings) -> None:
+    """Refuse a session that this version could not run.
+
+    Raises:
+        ModelNotFound, InvalidRequest, NotFound: what it needs is not here; `param` names it.
+    """
+    check_model(services, settings.model, "agent.model" if body.agent_id is None else "agent_id")
+    kind = body.environment.type
+    if kind not in ENVIRONMENTS:
+        raise InvalidRequest(
+            f"Environments of type '{kind}' are not supported by this server yet. Use {{\"type\": \"none\"}}.",
+            param="environment.type",
+        )
+    check_tools(settings.tools, "agent.tools")
+    if body.vault_ids:
+        raise NotFound(f"No vault found with id '{body.vault_ids[0]}'.", param="vault_ids")
+    check_review(body.review)
+
+
+def check_tools(tools: Sequence[Any], param: str) -> None:
+    """Refuse tools that cannot run here; a disabled web search is the same as none."""
+    for index, tool in enumerate(tools):
+        if isinstance(tool, FunctionTool):
+            continue
+        if isinstance(tool, WebSearchTool) and tool.mode == "disabled":
+            continue
+        raise InvalidRequest(
+            f"Tools of type '{tool.type}' are not supported by this server yet. Use function tools.",
+            param=f"{param}[{index}].type",
+        )
+
+
+def check_review(review: str | None) -> None:
+    """Refuse automatic review: no reviewer is configured, and ignoring it would be unsafe."""
+    if review == "auto_review":
+        raise InvalidRequest(
+            "This server has no reviewer, so 'auto_review' is not available. Use 'none'.", param="review"
+        )

@@ -1,0 +1,81 @@
+"""The `perdure` command. Heavy modules are imported by the commands that need them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.cli import keys
+from perdure.cli.configuration import show_configuration
+from perdure.cli.doctor import examine
+from perdure.cli.options import WRONG_USAGE, ConfigFile, Database, DataDir, effective_settings, fail
+
+app = typer.Typer(
+    name="perdure",
+    help="The self-hosted home for long-running AI agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    # A pretty traceback prints local variables, and those hold secrets.
+    pretty_exceptions_enable=False,
+)
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and end the command, when asked to."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"perdure {version('perdure')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """The self-hosted home for long-running AI agents."""
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on [env: PERDURE_SERVER_HOST].")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="TCP port, 0 for a free one [env: PERDURE_SERVER_PORT]."),
+    ] = None,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    database: Database = None,
+) -> None:
+    """Run the server until it is told to stop."""
+    settings = effective_settings(
+        config, server__host=host, server__port=port, data_dir=data_dir, database=database
+    )
+    from perdure.api.server import run
+    from perdure.config.settings import ConfigError
+
+    try:
+        status = run(settings)
+    except ConfigError as error:
+        fail(str(error), WRONG_USAGE)
+    raise typer.Exit(status)
+
+
+@app.command("version")
+def show_version() -> None:
+    """Print the version."""
+    print_version(True)
+
+
+app.command("config")(show_configuration)
+app.command("doctor")(examine)
+app.add_typer(keys.commands, name="keys")
+
+if __name__ == "__main__":
+    app()

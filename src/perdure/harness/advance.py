@@ -1,0 +1,65 @@
+"""`advance`: run a session until all of it waits.
+
+Everything a session needs to go on is rows. `advance` claims the session, reads them, and goes from
+boundary to boundary; when it returns, nothing of the session is left in memory that matters. Calling
+it again after a crash is recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from perdure.harness.conversation import Conversation
+from perdure.harness.deps import Deps
+from perdure.harness.step import Step
+from perdure.store.boundary import Boundary, Failure, claim
+from perdure.store.locked import Fenced, SessionGone
+from perdure.store.sessions import load_items
+from perdure.store.steps import Spent, abandon_step
+
+log = logging.getLogger(__name__)
+
+
+async def advance(
+    deps: Deps, session_id: str, arrived: asyncio.Event, draining: Callable[[], bool] = lambda: False
+) -> None:
+    """Take the session over and run its turns until it waits or is idle.
+
+    Args:
+        arrived: set by whoever accepts input for the session while this runs.
+        draining: whether to hand the session back at the next step boundary.
+    """
+    arrived.clear()
+    try:
+        boundary = await deps.store.write(claim, session_id, call_timeout_us=deps.call_timeout_us)
+        if boundary is None or boundary.state != "run":
+            return
+        assert boundary.turn is not None
+        items = await deps.store.read(load_items, session_id, boundary.turn.agent_id, 0)
+        conversation = Conversation(items)
+        while boundary.state == "run" and not draining():
+            conversation.update(boundary.items)
+            boundary = await _step(deps, boundary, conversation, arrived)
+    except (Fenced, SessionGone):
+        log.info("session %s has another owner or is gone; stopping", session_id)
+    finally:
+        deps.hub.abandon(session_id)
+
+
+async def _step(
+    deps: Deps, boundary: Boundary, conversation: Conversation, arrived: asyncio.Event
+) -> Boundary:
+    """One step; a bug of ours fails the turn, never the session."""
+    assert boundary.turn is not None
+    try:
+        return await Step(deps, boundary, conversation, arrived).run()
+    except (Fenced, SessionGone):
+        raise
+    except Exception:
+        log.exception("a step of turn %s failed", boundary.turn.id)
+        failure = Failure("internal_error", "The server failed while it ran the turn. See its log.")
+        return await deps.store.write(
+            abandon_step, boundary.lease, boundary.turn.id, [], Spent(None, 0, 0), failure=failure
+        )

@@ -1,0 +1,171 @@
+"""Reading a finished answer: which calls reach the application, which text is the final answer.
+
+A call that the application cannot use (unknown name, broken JSON, arguments that break the schema)
+is answered by the server with what is wrong, so that the model can repair it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.harness.conversation import Conversation
+from perdure.models.messages import CallDone, MessageDone, Native, ReasoningDone
+from perdure.schema.arguments import ArgumentFault, describe_problems, parse_arguments, validator_for
+from perdure.schema.outputs import output_problems
+from perdure.store.rows import ItemRow
+from perdure.store.steps import Call, Text
+from perdure.wire.tools import FunctionTool
+
+Output = MessageDone | ReasoningDone | CallDone
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an answer is held against."""
+
+    functions: Mapping[str, FunctionTool]
+    output_schema: Mapping[str, Any] | None
+    validate_arguments: bool
+    repaired_calls: int
+    output_repairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outputs to commit. `ends_turn`: the last text is the turn's answer. `fault`: the turn fails."""
+
+    outputs: tuple[Text | Call, ...]
+    ends_turn: bool
+    fault: str | None = None
+
+
+def read_answer(
+    finished: Sequence[Output],
+    opened: Mapping[int, ItemRow],
+    rules: Rules,
+    history: Conversation,
+    turn_id: str,
+) -> Answer:
+    """Turn a model's outputs into items and calls.
+
+    Args:
+        finished: the outputs in the model's order.
+        opened: rows of outputs that were listed while they streamed, by output number.
+        history: the agent's items, to count earlier repairs of this turn.
+    """
+    has_calls = any(isinstance(output, CallDone) for output in finished)
+    note, fault = (None, None) if has_calls else _judge_output(finished, rules, history, turn_id)
+    last_text = max((o.output for o in finished if isinstance(o, MessageDone)), default=-1)
+    outputs: list[Text | Call] = []
+    for output in finished:
+        row = opened.get(output.output)
+        match output:
+            case MessageDone():
+                if not output.text and row is None:
+                    continue
+                working = has_calls or note is not None
+                phase = "commentary" if working else (output.phase or "final_answer")
+                private = _private(output.native, note if output.output == last_text else None)
+                outputs.append(Text("message", message_data(output.text, phase), row, private))
+            case ReasoningDone():
+                # Kept even without a summary when the provider wants its own data back.
+                if row is None and not any(output.summary) and output.native is None:
+                    continue
+                outputs.append(
+                    Text("reasoning", reasoning_data(output.summary), row, _private(output.native))
+                )
+            case CallDone():
+                outputs.append(_read_call(output, rules, history, turn_id))
+    return Answer(tuple(outputs), ends_turn=not has_calls and note is None, fault=fault)
+
+
+def message_data(text: str, phase: str | None) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "output_text", "text": text}], "phase": phase}
+
+
+def reasoning_data(summary: Sequence[str]) -> dict[str, Any]:
+    return {"summary": [{"type": "summary_text", "text": text} for text in summary]}
+
+
+def _private(native: Native | None, note: str | None = None, **more: Any) -> dict[str, Any] | None:
+    private: dict[str, Any] = dict(more)
+    if native is not None:
+        private["native"] = {
+            "provider": native.provider,
+            "model": native.model,
+            "data": dict(native.data),
+        }
+    if note is not None:
+        private["note"] = note
+    return private or None
+
+
+def _read_call(call: CallDone, rules: Rules, history: Conversation, turn_id: str) -> Call:
+    arguments: Any
+    refusal: str | None = None
+    parsed = parse_arguments(call.arguments)
+    if isinstance(parsed, ArgumentFault):
+        arguments = call.arguments[:65536]
+        refusal = f"{call.name}: the arguments are not valid. {parsed.message}"
+    else:
+        arguments = parsed
+    function = rules.functions.get(call.name)
+    if function is None:
+        refusal = _unknown_function(call.name, rules)
+    elif refusal is None and rules.validate_arguments:
+        problems = validator_for(function.parameters).problems(arguments)
+        if problems and _repairs(call.name, history, turn_id) < rules.repaired_calls:
+            refusal = describe_problems(call.name, problems)
+    is_async = function is not None and function.async_ and refusal is None
+    private = _private(call.native, **({"async": True} if is_async else {}))
+    if refusal is not None:
+        private = {**(private or {}), "refused": True}
+    return Call(call.name[:256] or "(none)", arguments, is_async, refusal, private)
+
+
+def _unknown_function(name: str, rules: Rules) -> str:
+    known = sorted(rules.functions)
+    listed = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return f"There is no function named '{name[:64]}'. " + (
+        f"Available functions: {listed}." if known else "No functions are available."
+    )
+
+
+def _repairs(name: str, history: Conversation, turn_id: str) -> int:
+    """How many calls of a function in a row the server has answered itself in this turn."""
+    count = 0
+    for item in reversed(history.of_turn(turn_id)):
+        if item.type == "function_call" and item.data["name"] == name:
+            if not (item.private or {}).get("refused"):
+                break
+            count += 1
+    return count
+
+
+def _judge_output(
+    finished: Sequence[Output], rules: Rules, history: Conversation, turn_id: str
+) -> tuple[str | None, str | None]:
+    """A note that asks for another answer, or why the turn fails; both None for a good answer."""
+    if rules.output_schema is None:
+        return None, None
+    texts = [output for output in finished if isinstance(output, MessageDone) and output.text]
+    if any(output.refusal for output in texts):
+        return None, None
+    final = [output for output in texts if output.phase != "commentary"]
+    if not final:
+        return None, "The model's final answer is empty where a JSON document was requested."
+    problem: str | None = None
+    for output in final:
+        problem = problem or output_problems(rules.output_schema, output.text)
+    if problem is None:
+        return None, None
+    asked = sum(1 for item in history.of_turn(turn_id) if (item.private or {}).get("note"))
+    if asked >= rules.output_repairs:
+        return None, f"The model's final answer does not match the requested format. {problem}"
+    return (
+        f"Your answer does not match the required JSON format. {problem} Answer again with exactly one JSON "
+        "document that matches the schema, and nothing else.",
+        None,
+    )

@@ -1,0 +1,204 @@
+"""What the model sees of an agent's history: built from items, always valid.
+
+Every call is followed by exactly one result before anything else; reasoning is replayed only to the
+provider and model that produced it, and only in front of the output that followed it; a step that
+broke off is shown only where nothing replaced it. Whatever ended a turn, the next request is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from perdure.models.messages import (
+    AssistantMessage,
+    Entry,
+    FunctionCall,
+    FunctionResult,
+    ImagePart,
+    Native,
+    Part,
+    Reasoning,
+    ServerNote,
+    TextPart,
+    UserMessage,
+)
+from perdure.store.rows import ItemRow
+
+NOT_EXECUTED = "Not executed: the turn ended before this call had a result."
+ACCEPTED = "Accepted. The call runs in the background; its result will be given to you later."
+
+
+class Conversation:
+    """An agent's items in order, kept up to date by the transactions that change them."""
+
+    def __init__(self, items: Iterable[ItemRow]) -> None:
+        self._items: dict[str, ItemRow] = {item.id: item for item in items}
+
+    def update(self, items: Iterable[ItemRow]) -> None:
+        """Take in items that were added (in order) or changed."""
+        for item in items:
+            self._items[item.id] = item
+
+    @property
+    def last_pos(self) -> int:
+        return max((item.pos for item in reversed(self._items.values())), default=0)
+
+    def of_turn(self, turn_id: str) -> list[ItemRow]:
+        """The items of one turn, in order."""
+        return [item for item in self._items.values() if item.turn_id == turn_id]
+
+    def entries(self, provider: str, model: str, running_turn: str, result_bytes: int) -> tuple[Entry, ...]:
+        """The history as entries of a request to `model` of `provider`.
+
+        `result_bytes` bounds how much of one tool result the model is shown.
+        """
+        rows = list(self._items.values())
+        results = {
+            row.data["call_id"]: row
+            for row in rows
+            if row.type == "function_call_output" and not (row.private or {}).get("late")
+        }
+        builder = _Builder(provider, model, results, result_bytes)
+        steps = _steps(rows)
+        last_step = {turn: step for turn, step in steps}
+        done: set[tuple[str, int]] = set()
+        for row in rows:
+            if row.step is None:
+                builder.add_input(row)
+                continue
+            key = (row.turn_id, row.step)
+            if key not in done:
+                done.add(key)
+                closing = row.turn_id != running_turn and last_step[row.turn_id] == row.step
+                builder.add_step(steps[key], closing=closing)
+        return tuple(builder.entries)
+
+
+def _steps(rows: Sequence[ItemRow]) -> dict[tuple[str, int], list[ItemRow]]:
+    """Outputs grouped by the model call that made them, in the order the model made them."""
+    steps: dict[tuple[str, int], list[ItemRow]] = {}
+    for row in rows:
+        if row.step is not None:
+            steps.setdefault((row.turn_id, row.step), []).append(row)
+    for outputs in steps.values():
+        outputs.sort(key=lambda row: row.output_index or 0)
+    return steps
+
+
+class _Builder:
+    def __init__(self, provider: str, model: str, results: dict[str, ItemRow], result_bytes: int) -> None:
+        self.entries: list[Entry] = []
+        self._provider = provider
+        self._model = model
+        self._results = results
+        self._result_bytes = result_bytes
+
+    def add_input(self, row: ItemRow) -> None:
+        match row.type:
+            case "message":
+                self.entries.append(UserMessage(_parts(row.data["content"])))
+            case "function_call_output" if (row.private or {}).get("late"):
+                label = f"The result of your earlier call {row.data['call_id']} has arrived:"
+                content, _ = self._result(row)
+                parts = (TextPart(content),) if isinstance(content, str) else content
+                self.entries.append(ServerNote((TextPart(label), *parts)))
+            case _:
+                pass  # the result of a call stands behind its step
+
+    def add_step(self, outputs: Sequence[ItemRow], *, closing: bool) -> None:
+        """Add what one model call put out; `closing`: it is the last of a turn that has ended."""
+        shown = [row for row in outputs if self._is_shown(row, closing)]
+        calls: list[ItemRow] = []
+        for index, row in enumerate(shown):
+            match row.type:
+                case "message":
+                    text = "".join(part["text"] for part in row.data["content"])
+                    native = self._native(row) if row.status == "completed" else None
+                    self.entries.append(AssistantMessage(text, row.data["phase"], native))
+                case "reasoning":
+                    followed = any(later.type != "reasoning" for later in shown[index + 1 :])
+                    native = self._native(row)
+                    if followed and native is not None:
+                        summary = tuple(part["text"] for part in row.data["summary"])
+                        self.entries.append(Reasoning(summary, native))
+                case "function_call":
+                    calls.append(row)
+                    arguments = _arguments(row.data["arguments"])
+                    self.entries.append(
+                        FunctionCall(row.data["call_id"], row.data["name"], arguments, self._native(row))
+                    )
+        for row in calls:
+            self.entries.append(self._result_of(row))
+        for row in shown:
+            note = (row.private or {}).get("note")
+            if note is not None:
+                self.entries.append(ServerNote((TextPart(note),)))
+
+    def _is_shown(self, row: ItemRow, closing: bool) -> bool:
+        match row.type:
+            case "message":
+                text = any(part["text"] for part in row.data["content"])
+                return text and (row.status == "completed" or (row.status == "incomplete" and closing))
+            case "reasoning":
+                return row.status == "completed"
+            case _:
+                return True
+
+    def _native(self, row: ItemRow) -> Native | None:
+        """Provider data, if the model about to be called is the one that produced it."""
+        stored = (row.private or {}).get("native")
+        if stored is None or stored["provider"] != self._provider or stored["model"] != self._model:
+            return None
+        return Native(stored["provider"], stored["model"], stored["data"])
+
+    def _result_of(self, call: ItemRow) -> FunctionResult:
+        call_id = call.data["call_id"]
+        row = self._results.get(call_id)
+        if row is None:
+            is_async = (call.private or {}).get("async", False)
+            return FunctionResult(call_id, ACCEPTED if is_async else NOT_EXECUTED, failed=not is_async)
+        content, failed = self._result(row)
+        return FunctionResult(call_id, content, failed)
+
+    def _result(self, row: ItemRow) -> tuple[str | tuple[Part, ...], bool]:
+        failed = row.status == "failed"
+        content: Any = row.data["error"] if failed else row.data["output"]
+        if content is None:
+            content = row.data["output"] if failed else None
+        if content is None or content == "" or content == []:
+            return ("The call failed without a reason." if failed else "(no output)"), failed
+        if isinstance(content, str):
+            return _bounded(content, self._result_bytes), failed
+        return tuple(
+            TextPart(_bounded(part.text, self._result_bytes)) if isinstance(part, TextPart) else part
+            for part in _parts(content)
+        ), failed
+
+
+def _parts(content: Sequence[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(
+        ImagePart(part["image_url"]) if part["type"] == "input_image" else TextPart(part["text"])
+        for part in content
+    )
+
+
+def _arguments(arguments: Any) -> str:
+    """Arguments as JSON text of an object; what the model wrote and was no object is shown quoted."""
+    if not isinstance(arguments, dict):
+        arguments = {"_not_an_object": arguments}
+    return orjson.dumps(arguments).decode()
+
+
+def _bounded(text: str, limit: int) -> str:
+    """Head and tail of a text that is too large to show, with its size."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 3 // 4, limit // 4
+    omitted = len(text) - head - tail
+    return (
+        f"{text[:head]}\n[… {omitted:,} of {len(text):,} characters are not shown; "
+        f"the full result is stored with the call …]\n{text[-tail:]}"
+    )

@@ -1,0 +1,27 @@
+"""What the loop needs from the rest of the house."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from perdure.config.settings import Settings
+from perdure.live.hub import Hub
+from perdure.models.registry import Registry
+from perdure.store.engine import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """`model_calls` bounds the model calls of the process that run at once."""
+
+    settings: Settings
+    store: Store
+    hub: Hub
+    registry: Registry
+    model_calls: asyncio.Semaphore
+
+    @property
+    def call_timeout_us(self) -> int | None:
+        seconds = self.settings.work.call_timeout
+        return None if seconds is None else int(seconds * 1e6)

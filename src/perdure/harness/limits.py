@@ -1,0 +1,29 @@
+"""Ceilings: checked in the one place that spends, before each model call."""
+
+from __future__ import annotations
+
+from perdure.config.settings import Settings
+from perdure.store.boundary import Failure
+from perdure.store.rows import TurnRow
+
+
+def exceeded(turn: TurnRow, settings: Settings) -> Failure | None:
+    """Why the turn may make no further model call, if it may not."""
+    limits = settings.limits
+    if turn.model_calls >= limits.model_calls_per_turn:
+        return Failure(
+            "usage_limit_exceeded",
+            f"The turn has made {turn.model_calls} model calls, which is the limit "
+            "(limits.model_calls_per_turn).",
+        )
+    if turn.tool_calls >= limits.tool_calls_per_turn:
+        return Failure(
+            "usage_limit_exceeded",
+            f"The turn has made {turn.tool_calls} tool calls, which is the limit (limits.tool_calls_per_turn).",
+        )
+    if turn.active_us >= settings.work.turn_timeout * 1e6:
+        return Failure(
+            "request_timeout",
+            f"The turn was active for longer than {int(settings.work.turn_timeout)} seconds.",
+        )
+    return None

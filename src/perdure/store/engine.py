@@ -1,0 +1,336 @@
+"""Opening a database, and the one way to write to SQLite: a writer thread with group commit.
+
+Every write of the process goes through one queue. The thread takes what is queued, runs each
+operation in a savepoint of one transaction and commits once for all; a waiter gets its result only
+after COMMIT. Reads run on their own connections and never wait for a writer (WAL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import orjson
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
+
+from perdure.store.migrate import migrate
+from perdure.store.tx import Announcement, Tx
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BATCH = 256
+READERS = 4
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message says why and what to do."""
+
+
+class Store(Protocol):
+    """Runs store functions in transactions.
+
+    `write` resolves after COMMIT and re-raises what the function raised, with nothing written.
+    `announce` receives what committed operations announced, in commit order.
+    """
+
+    async def write(
+        self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+
+    async def read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+
+    async def close(self) -> None: ...
+
+
+def now_us() -> int:
+    """The current time in microseconds since the Unix epoch."""
+    return time.time_ns() // 1000
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _connect_sqlite(url: str) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+        connect_args={"timeout": 10, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        # The driver's own transaction control is off; BEGIN is ours, below.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA busy_timeout=10000")
+        cursor.execute("PRAGMA cache_size=-16384")
+        cursor.execute("PRAGMA temp_store=MEMORY")
+        cursor.close()
+
+    return engine
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file behind a SQLite URL; None for an in-memory database."""
+    database = make_url(url).database
+    return None if database in (None, "", ":memory:") else Path(str(database))
+
+
+def open_engine(url: str) -> Engine:
+    """An SQLAlchemy engine for a database URL.
+
+    Raises:
+        StoreError: the URL is malformed or names a database this version does not serve.
+    """
+    try:
+        parsed = make_url(url)
+    except Exception as error:
+        raise StoreError(f"The database URL is not valid: {error}") from error
+    if parsed.get_backend_name() != "sqlite":
+        raise StoreError(
+            f"Databases of kind '{parsed.get_backend_name()}' are not supported by this version; "
+            "use sqlite:///path/to/perdure.db"
+        )
+    path = sqlite_path(url)
+    if path is None:
+        raise StoreError("An in-memory database would lose accepted input; name a file")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _connect_sqlite(url)
+
+
+@contextmanager
+def open_sync_connection(url: str) -> Iterator[Connection]:
+    """One connection in one short write transaction, migrated first; for commands beside a server."""
+    engine = open_engine(url)
+    try:
+        migrate(engine)
+        with engine.connect() as conn:
+            conn.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                yield conn
+            except BaseException:
+                conn.exec_driver_sql("ROLLBACK")
+                raise
+            conn.exec_driver_sql("COMMIT")
+    finally:
+        engine.dispose()
+
+
+class DirectoryLock:
+    """Only one engine may own a database file; a second one gets a clear error."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + ".lock")
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise StoreError(
+                f"{self._path.parent} is in use by another perdure server"
+                + (f" (process {owner})" if owner else "")
+                + ". Stop it, or give this one its own --data-dir."
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        self._file = descriptor
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@dataclass(slots=True)
+class _Operation:
+    run: Callable[[Tx], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    announcements: Sequence[Announcement] = ()
+
+
+class SqliteStore:
+    """The store on one SQLite file (see the module's text)."""
+
+    def __init__(self, engine: Engine, lock: DirectoryLock, announce: Callable[[Announcement], None]) -> None:
+        self._engine = engine
+        self._lock = lock
+        self._announce = announce
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
+        self._local = threading.local()
+        self._reader_connections: list[Connection] = []
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-read")
+        self._closed = False
+        self._writer = threading.Thread(target=self._write_loop, name="store-write", daemon=True)
+        self._writer.start()
+
+    @classmethod
+    async def open(cls, url: str, announce: Callable[[Announcement], None]) -> SqliteStore:
+        """Lock, migrate and open the database.
+
+        Raises:
+            StoreError: another engine owns it, its schema is newer, or it cannot be opened.
+        """
+        engine = open_engine(url)
+        path = sqlite_path(url)
+        assert path is not None
+        lock = DirectoryLock(path)
+        lock.acquire()
+        try:
+            migrate(engine)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(engine, lock, announce)
+
+    async def write(
+        self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if self._closed:
+            raise StoreError("The store is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Operation(lambda tx: operation(tx, *args, **kwargs), future))
+        # A cancelled waiter must not cancel the write: it may have landed, and its events must leave.
+        return await asyncio.shield(future)
+
+    async def read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._loop.run_in_executor(self._readers, self._read, lambda c: query(c, *args, **kwargs))
+
+    async def close(self) -> None:
+        """Finish queued writes, close every connection, release the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        await self._loop.run_in_executor(None, self._writer.join)
+        await asyncio.sleep(0)
+        self._readers.shutdown(wait=True)
+        for connection in self._reader_connections:
+            connection.close()
+        self._engine.dispose()
+        self._lock.release()
+
+    # ---- reader threads
+
+    def _read(self, query: Callable[[Connection], T]) -> T:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._engine.connect()
+            self._local.connection = connection
+            self._reader_connections.append(connection)
+        connection.exec_driver_sql("BEGIN")
+        try:
+            return query(connection)
+        finally:
+            connection.exec_driver_sql("COMMIT")
+
+    # ---- the writer thread
+
+    def _write_loop(self) -> None:
+        connection = self._engine.connect()
+        try:
+            stopping = False
+            while not stopping:
+                first = self._queue.get()
+                if first is None:
+                    break
+                batch = [first]
+                while len(batch) < BATCH:
+                    try:
+                        more = self._queue.get_nowait()
+                    except queue.Empty:
+                        break
+                    if more is None:
+                        stopping = True
+                        break
+                    batch.append(more)
+                self._commit(connection, batch)
+                self._loop.call_soon_threadsafe(self._deliver, batch)
+        finally:
+            connection.close()
+
+    def _commit(self, connection: Connection, batch: list[_Operation]) -> None:
+        """Run the batch in one transaction; a failed BEGIN or COMMIT fails every member."""
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                if len(batch) == 1:
+                    self._run_alone(connection, batch[0])
+                else:
+                    for operation in batch:
+                        self._run_in_savepoint(connection, operation)
+                connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                connection.exec_driver_sql("ROLLBACK")
+                raise
+        except Exception as error:
+            alone = len(batch) == 1 and batch[0].error is error
+            if not alone:
+                log.exception("a group commit of %d operations failed", len(batch))
+            for operation in batch:
+                operation.error = operation.error or error
+
+    def _run_alone(self, connection: Connection, operation: _Operation) -> None:
+        tx = Tx(connection, now_us())
+        try:
+            operation.result = operation.run(tx)
+        except BaseException as error:
+            operation.error = error
+            raise
+        operation.announcements = tx.announcements
+
+    def _run_in_savepoint(self, connection: Connection, operation: _Operation) -> None:
+        connection.exec_driver_sql("SAVEPOINT operation")
+        tx = Tx(connection, now_us())
+        try:
+            operation.result = operation.run(tx)
+        except Exception as error:  # noqa: BLE001 - handed to the operation's own waiter
+            operation.error = error
+            connection.exec_driver_sql("ROLLBACK TO operation")
+        connection.exec_driver_sql("RELEASE operation")
+        operation.announcements = tx.announcements
+
+    def _deliver(self, batch: list[_Operation]) -> None:
+        """On the event loop: announce in commit order, then wake the waiters."""
+        for operation in batch:
+            if operation.error is None:
+                for announcement in operation.announcements:
+                    self._announce(announcement)
+            future = operation.future
+            if future.cancelled():
+                continue
+            if operation.error is not None:
+                future.set_exception(operation.error)
+            else:
+                future.set_result(operation.result)

@@ -1,0 +1,79 @@
+"""One effect per `Idempotency-Key`: the outcome is stored in the transaction of the effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from sqlalchemy import insert, select
+
+from perdure.store.tables import idempotency
+from perdure.store.tx import Tx
+from perdure.wire.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A key as a client sent it on one route of one project, with the body it came with."""
+
+    project_id: str
+    route: str
+    key: str
+    body: Any
+
+    @property
+    def key_digest(self) -> bytes:
+        return sha256(self.key.encode("utf-8", "surrogatepass")).digest()
+
+    @property
+    def body_digest(self) -> bytes:
+        return sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the first request with the key produced; `replayed` when this one had no effect."""
+
+    value: Any
+    replayed: bool
+
+
+def run_once(tx: Tx, key: IdempotencyKey | None, operation: Callable[[], Any]) -> Outcome:
+    """Run `operation` unless the key already has an outcome; its value must be JSON.
+
+    Only successes are stored: a refused request changed nothing and may be repeated with its key.
+
+    Raises:
+        Conflict: the key was used with another body (`idempotency_conflict`).
+    """
+    if key is None:
+        return Outcome(operation(), replayed=False)
+    same = (
+        idempotency.c.project_id == key.project_id,
+        idempotency.c.route == key.route,
+        idempotency.c.key_digest == key.key_digest,
+    )
+    stored = tx.conn.execute(select(idempotency).where(*same)).first()
+    if stored is not None:
+        if stored.body_digest != key.body_digest:
+            raise Conflict(
+                "This Idempotency-Key was already used with a different request body. Use a new key.",
+                code="idempotency_conflict",
+            )
+        return Outcome(stored.outcome, replayed=True)
+    value = operation()
+    tx.conn.execute(
+        insert(idempotency),
+        {
+            "project_id": key.project_id,
+            "route": key.route,
+            "key_digest": key.key_digest,
+            "body_digest": key.body_digest,
+            "outcome": value,
+            "created_us": tx.now_us,
+        },
+    )
+    return Outcome(value, replayed=False)

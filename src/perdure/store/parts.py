@@ -1,0 +1,93 @@
+"""Saying the parts of an item: what precedes the `item.done` of a message or of reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from perdure.store.locked import LockedSession
+from perdure.store.rows import ItemRow
+from perdure.wire import events as wire
+from perdure.wire.items import OutputText, SummaryText
+
+
+def open_parts(session: LockedSession, item: ItemRow) -> None:
+    """A new message has one part, empty until its deltas come; reasoning parts appear with their text."""
+    if item.type == "message":
+        session.say_part(
+            wire.ContentPartAdded(
+                event_id="",
+                session_id=session.id,
+                turn_id=item.turn_id,
+                item_id=item.id,
+                output_index=_index(item),
+                content_index=0,
+                part=OutputText(text=""),
+            ),
+            item,
+        )
+
+
+def close_item(
+    session: LockedSession,
+    item: ItemRow,
+    data: Mapping[str, Any],
+    *,
+    status: Literal["completed", "incomplete"],
+    private: Mapping[str, Any] | None = None,
+) -> ItemRow:
+    """Write an item's final data and say its parts' end and its own."""
+    item = session.update_item(item, data=data, status=status, private=private)
+    where: dict[str, Any] = {
+        "event_id": "",
+        "session_id": session.id,
+        "turn_id": item.turn_id,
+        "item_id": item.id,
+        "output_index": _index(item),
+    }
+    if item.type == "message":
+        for index, part in enumerate(data["content"]):
+            text = part["text"]
+            where["content_index"] = index
+            session.say_part(wire.OutputTextDone(**where, text=text), item)
+            session.say_part(wire.ContentPartDone(**where, part=OutputText(text=text)), item)
+    elif item.type == "reasoning":
+        for index, part in enumerate(data["summary"]):
+            text = part["text"]
+            where["summary_index"] = index
+            session.say_part(wire.ReasoningSummaryTextDone(**where, text=text), item)
+            session.say_part(
+                wire.ReasoningSummaryPartDone(
+                    **where,
+                    part=SummaryText(text=text),
+                    status="incomplete" if status == "incomplete" else None,
+                ),
+                item,
+            )
+    session.say_item_done(item)
+    return item
+
+
+def say_whole_text(session: LockedSession, item: ItemRow, data: Mapping[str, Any]) -> None:
+    """Deltas of an item that came whole, so that deltas and final text always agree."""
+    where: dict[str, Any] = {
+        "event_id": "",
+        "session_id": session.id,
+        "turn_id": item.turn_id,
+        "item_id": item.id,
+        "output_index": _index(item),
+    }
+    if item.type == "message":
+        for index, part in enumerate(data["content"]):
+            delta = wire.OutputTextDelta(**where, content_index=index, delta=part["text"])
+            session.say_part(delta, item)
+    elif item.type == "reasoning":
+        for index, part in enumerate(data["summary"]):
+            where["summary_index"] = index
+            session.say_part(wire.ReasoningSummaryPartAdded(**where, part=SummaryText(text="")), item)
+            session.say_part(wire.ReasoningSummaryTextDelta(**where, delta=part["text"]), item)
+
+
+def _index(item: ItemRow) -> int:
+    assert item.output_index is not None
+    return item.output_index

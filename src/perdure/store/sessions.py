@@ -1,0 +1,343 @@
+"""Sessions: creation with the first turn, reading, updating, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+
+from perdure.store.accept import start_turn
+from perdure.store.agents import read_settings, stored_settings
+from perdure.store.locked import LockedSession, SessionGone, load_config
+from perdure.store.pages import PageRequest, Rows, fetch_page
+from perdure.store.rows import ItemRow, call_row, item_row, session_resource, turn_row
+from perdure.store.tables import (
+    calls,
+    events,
+    inbox,
+    items,
+    session_configs,
+    session_metadata,
+    sessions,
+    turns,
+)
+from perdure.store.tx import Closed, Tx
+from perdure.wire import events as wire
+from perdure.wire.agents import AgentSettings, apply_overrides, apply_session_update
+from perdure.wire.errors import Conflict, InvalidRequest, NotFound
+from perdure.wire.ids import new_id
+from perdure.wire.items import Item
+from perdure.wire.sessions import Session, SessionCreate, SessionUpdate
+from perdure.wire.turns import Turn
+
+_SESSION = select(sessions).where(sessions.c.id == bindparam("session_id"))
+_OPEN_CALLS = (
+    select(calls)
+    .where(calls.c.session_id == bindparam("session_id"), calls.c.state == "open")
+    .order_by(calls.c.pos)
+)
+
+
+def resolve_settings(
+    conn: Connection, project_id: str, body: SessionCreate
+) -> tuple[str | None, AgentSettings]:
+    """The agent's name and settings a session would be created with.
+
+    Raises:
+        NotFound, InvalidRequest: `agent_id` names no saved agent of the project.
+    """
+    if body.agent_id is None:
+        return None, apply_overrides(None, body.agent)
+    saved = read_settings(conn, project_id, body.agent_id)
+    if saved is None:
+        inline = conn.execute(
+            select(sessions.c.id).where(
+                sessions.c.project_id == project_id,
+                sessions.c.agent_id == body.agent_id,
+                sessions.c.inline_agent.is_(True),
+                sessions.c.deleted_us.is_(None),
+            )
+        ).first()
+        if inline is not None:
+            raise InvalidRequest(
+                f"Agent '{body.agent_id}' belongs to one session and was not saved. Create a saved agent and "
+                "use its id.",
+                param="agent_id",
+                code="agent_not_persisted",
+            )
+        raise NotFound(f"No agent found with id '{body.agent_id}'.", param="agent_id")
+    name, settings = saved
+    return name, apply_overrides(settings, body.agent)
+
+
+def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate) -> str:
+    """Create a session and, with input, its first turn; returns its id."""
+    name, settings = resolve_settings(tx.conn, project_id, body)
+    row: dict[str, Any] = {
+        "id": session_id,
+        "project_id": project_id,
+        "agent_id": body.agent_id or new_id("agt"),
+        "inline_agent": body.agent_id is None,
+        "agent_name": name,
+        "config_version": 1,
+        "status": "idle",
+        "epoch": 0,
+        "seq": 0,
+        "item_pos": 0,
+        "inbox_pos": 0,
+        "turn_pos": 0,
+        "created_us": tx.now_us,
+        "last_active_us": tx.now_us,
+        "environment": body.environment.model_dump(mode="json"),
+        "metadata": body.metadata or {},
+        "vault_ids": body.vault_ids or [],
+        "prompt_cache": None
+        if body.prompt_cache_options is None
+        else body.prompt_cache_options.model_dump(mode="json"),
+        "review": body.review,
+        "error": None,
+        "usage": None,
+        "usage_unknown": False,
+        "turn_id": None,
+        "wake_at": None,
+        "deleted_us": None,
+    }
+    tx.conn.execute(insert(sessions), row)
+    tx.conn.execute(
+        insert(session_configs),
+        {"session_id": session_id, "version": 1, "settings": stored_settings(settings)},
+    )
+    _write_metadata(tx, row)
+    session = LockedSession(tx, row)
+    messages = body.messages
+    if messages:
+        session.row["status"] = "in_progress"
+    session.say_session(wire.SessionCreated)
+    if messages:
+        start_turn(session, messages)
+    session.save()
+    return session_id
+
+
+def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate) -> Session:
+    """Change a session; a new configuration is a new version, so running turns keep theirs."""
+    session = LockedSession.lock(tx, session_id, project_id=project_id)
+    given = body.model_fields_set
+    if body.agent is not None:
+        settings = apply_session_update(session.config().settings, body.agent)
+        session.row["config_version"] += 1
+        tx.conn.execute(
+            insert(session_configs),
+            {
+                "session_id": session_id,
+                "version": session.row["config_version"],
+                "settings": stored_settings(settings),
+            },
+        )
+    if "metadata" in given:
+        session.row["metadata"] = body.metadata or {}
+        tx.conn.execute(session_metadata.delete().where(session_metadata.c.session_id == session_id))
+        _write_metadata(tx, session.row)
+    if "prompt_cache_options" in given:
+        options = body.prompt_cache_options
+        session.row["prompt_cache"] = None if options is None else options.model_dump(mode="json")
+    if "review" in given and body.review is not None:
+        session.row["review"] = body.review
+    session.save()
+    return session.resource()
+
+
+def delete_session(tx: Tx, session_id: str, project_id: str) -> bool:
+    """Delete a session that has nothing to do and owes nothing; repeating it changes nothing.
+
+    Returns False for a session that is only winding down a cancelled turn: try again shortly.
+
+    Raises:
+        SessionGone: there never was one in the project.
+        Conflict: it runs, waits or still holds open calls.
+    """
+    known = tx.conn.execute(_SESSION, {"session_id": session_id}).first()
+    if known is not None and known.deleted_us is not None and known.project_id == project_id:
+        return True
+    session = LockedSession.lock(tx, session_id, project_id=project_id)
+    waiting_input = session.inbox()
+    if any(row["kind"] == "cancel" for row in waiting_input):
+        return False
+    if session.row["turn_id"] is not None or waiting_input or session.calls("open"):
+        raise Conflict(
+            "The session must be idle or failed, with no required actions, before it can be deleted. "
+            "Send agent.session.input.cancel first."
+        )
+    session.row["deleted_us"] = tx.now_us
+    session.row["metadata"] = {}
+    session.row["epoch"] += 1
+    session.save()
+    tx.announcements.append(Closed(session_id))
+    return True
+
+
+def purge_deleted(tx: Tx, limit: int) -> int:
+    """Remove up to `limit` rows of deleted sessions; returns how many it removed (0: nothing left)."""
+    removed = 0
+    gone = select(sessions.c.id).where(sessions.c.deleted_us.is_not(None)).where(sessions.c.item_pos >= 0)
+    for (session_id,) in tx.conn.execute(gone.limit(16)).fetchall():
+        batch = (
+            select(items.c.pos).where(items.c.session_id == session_id).limit(max(limit - removed, 1))
+        ).scalar_subquery()
+        done = tx.conn.execute(items.delete().where(items.c.session_id == session_id, items.c.pos.in_(batch)))
+        removed += done.rowcount
+        if removed >= limit:
+            return removed
+        for table in (turns, calls, inbox, events, session_configs, session_metadata):
+            removed += tx.conn.execute(table.delete().where(table.c.session_id == session_id)).rowcount
+        # A negative position marks the tombstone as empty.
+        tx.conn.execute(update(sessions).where(sessions.c.id == session_id), {"item_pos": -1})
+    return removed
+
+
+def read_session(conn: Connection, session_id: str, project_id: str) -> Session:
+    """The session as the protocol shows it.
+
+    Raises:
+        SessionGone: missing, deleted, or of another project.
+    """
+    return session_of(conn, find_session(conn, session_id, project_id))
+
+
+def find_session(conn: Connection, session_id: str, project_id: str) -> Row[Any]:
+    row = conn.execute(_SESSION, {"session_id": session_id}).first()
+    if row is None or row.deleted_us is not None or row.project_id != project_id:
+        raise SessionGone(session_id)
+    return row
+
+
+def list_sessions(
+    conn: Connection,
+    project_id: str,
+    page: PageRequest,
+    *,
+    agent_id: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Rows[Session]:
+    """Sessions of a project, newest first by default; every given filter must match."""
+    query = select(sessions).where(sessions.c.project_id == project_id)
+    visible = sessions.c.deleted_us.is_(None)
+    if agent_id is not None:
+        visible &= sessions.c.agent_id == agent_id
+    if metadata:
+        digests = [_pair_digest(key, value) for key, value in metadata.items()]
+        matching = (
+            select(session_metadata.c.session_id)
+            .where(session_metadata.c.project_id == project_id, session_metadata.c.pair_digest.in_(digests))
+            .group_by(session_metadata.c.session_id)
+            .having(func.count() == len(digests))
+        )
+        visible &= sessions.c.id.in_(matching)
+    return fetch_page(
+        conn,
+        query,
+        (sessions.c.created_us, sessions.c.id),
+        sessions.c.id,
+        page,
+        lambda row: session_of(conn, row),
+        visible=visible,
+    )
+
+
+def list_turns(conn: Connection, session_id: str, project_id: str, page: PageRequest) -> Rows[Turn]:
+    """The session's root turns."""
+    find_session(conn, session_id, project_id)
+    query = select(turns).where(turns.c.session_id == session_id, turns.c.subagent_id.is_(None))
+    return fetch_page(conn, query, (turns.c.pos,), turns.c.id, page, lambda row: turn_row(row).resource)
+
+
+def read_turn(conn: Connection, session_id: str, project_id: str, turn_id: str) -> Turn:
+    find_session(conn, session_id, project_id)
+    row = conn.execute(select(turns).where(turns.c.id == turn_id, turns.c.session_id == session_id)).first()
+    if row is None:
+        raise NotFound()
+    return turn_row(row).resource
+
+
+def list_items(
+    conn: Connection, session_id: str, project_id: str, page: PageRequest, *, turn_id: str | None = None
+) -> Rows[Item]:
+    """The root agent's items, of the whole session or of one turn."""
+    session = find_session(conn, session_id, project_id)
+    query = select(items).where(items.c.session_id == session_id)
+    if turn_id is None:
+        query = query.where(items.c.agent_id == session.agent_id)
+    else:
+        read_turn(conn, session_id, project_id, turn_id)
+        query = query.where(items.c.turn_id == turn_id)
+    return fetch_page(conn, query, (items.c.pos,), items.c.id, page, lambda row: item_row(row).resource)
+
+
+def load_items(conn: Connection, session_id: str, agent_id: str, after_pos: int) -> list[ItemRow]:
+    """An agent's items behind a position, in order, for building its context."""
+    found = conn.execute(
+        select(items)
+        .where(items.c.session_id == session_id, items.c.agent_id == agent_id, items.c.pos > after_pos)
+        .order_by(items.c.pos)
+    )
+    return [item_row(row) for row in found]
+
+
+def unfinished_sessions(conn: Connection) -> Sequence[str]:
+    """Sessions that an owner must look at: with an unfinished turn or unapplied input."""
+    with_input = select(inbox.c.session_id).distinct()
+    found = conn.execute(
+        select(sessions.c.id)
+        .where(sessions.c.deleted_us.is_(None), sessions.c.status != "failed")
+        .where(
+            (sessions.c.turn_id.is_not(None) & (sessions.c.status != "requires_action"))
+            | sessions.c.id.in_(with_input)
+        )
+        .order_by(sessions.c.last_active_us)
+    )
+    return [row[0] for row in found]
+
+
+def due_sessions(conn: Connection, now_us: int) -> Sequence[str]:
+    """Sessions whose time has come."""
+    found = conn.execute(
+        select(sessions.c.id).where(sessions.c.wake_at <= now_us, sessions.c.deleted_us.is_(None))
+    )
+    return [row[0] for row in found]
+
+
+def cancel_requested(conn: Connection, session_id: str) -> bool:
+    """Whether an accepted cancel waits in the inbox."""
+    found = conn.execute(
+        select(inbox.c.pos).where(inbox.c.session_id == session_id, inbox.c.kind == "cancel").limit(1)
+    )
+    return found.first() is not None
+
+
+def session_of(conn: Connection, row: Row[Any]) -> Session:
+    open_calls = conn.execute(_OPEN_CALLS, {"session_id": row.id})
+    actions = [call_row(call).action for call in open_calls]
+    return session_resource(row._mapping, load_config(conn, row._mapping, row.config_version), actions)
+
+
+def _write_metadata(tx: Tx, row: Mapping[str, Any]) -> None:
+    if row["metadata"]:
+        tx.conn.execute(
+            insert(session_metadata),
+            [
+                {
+                    "session_id": row["id"],
+                    "project_id": row["project_id"],
+                    "key_digest": sha256(orjson.dumps(key)).digest(),
+                    "pair_digest": _pair_digest(key, value),
+                }
+                for key, value in row["metadata"].items()
+            ],
+        )
+
+
+def _pair_digest(key: str, value: str) -> bytes:
+    return sha256(orjson.dumps([key, value])).digest()

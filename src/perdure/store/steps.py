@@ -1,0 +1,214 @@
+"""A step's rows: items in progress while the model streams, then everything at once.
+
+A step is one model call with its outputs. While it streams, a message or reasoning item is listed as
+in progress; when the call ends, `commit_step` writes all its items and calls, passes the boundary
+behind it, and only that commit makes the calls visible. A step that fails leaves its text as
+`incomplete` items and nothing that is owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.store.boundary import Boundary, Ending, Failure, Lease, close_torn_items, pass_boundary
+from perdure.store.locked import LockedSession
+from perdure.store.parts import close_item, open_parts, say_whole_text
+from perdure.store.rows import CallRow, ItemRow, TurnRow
+from perdure.store.tx import Tx
+from perdure.wire.ids import new_id
+from perdure.wire.usage import TokenUsage
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "message": {"role": "assistant", "content": [], "phase": None},
+    "reasoning": {"summary": []},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A finished message or reasoning item; `opened` is its row when it was listed while streaming."""
+
+    kind: Literal["message", "reasoning"]
+    data: Mapping[str, Any]
+    opened: ItemRow | None = None
+    private: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A finished function call. `refusal` is the server's own answer, when it gives one."""
+
+    name: str
+    arguments: Any
+    is_async: bool = False
+    refusal: str | None = None
+    private: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a step cost: `usage` is None when the provider did not tell; times in microseconds."""
+
+    usage: TokenUsage | None
+    active_us: int
+    model_calls: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    turn: TurnRow
+    item: ItemRow
+
+
+def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opened:
+    """List a message or reasoning item as in progress, and say so.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+    """
+    session, turn = _locked(tx, lease, turn_id)
+    item = session.insert_item(
+        turn, kind, EMPTY[kind], status="in_progress", output_index=turn.outputs, step=step
+    )
+    turn = session.update_turn(turn, outputs=turn.outputs + 1)
+    session.say_item_added(item)
+    open_parts(session, item)
+    session.save()
+    return Opened(turn, item)
+
+
+def checkpoint_item(tx: Tx, lease: Lease, item: ItemRow, data: Mapping[str, Any]) -> None:
+    """Save the text so far of an item in progress; nothing is said."""
+    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    session.update_item(item, data=data)
+
+
+def commit_step(
+    tx: Tx,
+    lease: Lease,
+    turn_id: str,
+    step: int,
+    outputs: Sequence[Text | Call],
+    spent: Spent,
+    *,
+    ending: Ending | None,
+    call_timeout_us: int | None = None,
+) -> Boundary:
+    """Write a finished step whole and pass the boundary behind it; `ending` says if the turn ends there.
+
+    Items are said in order: texts end, refused calls are listed as failed, calls are announced with
+    their full arguments once they are registered.
+    """
+    session, turn = _locked(tx, lease, turn_id)
+    made = 0
+    for output in outputs:
+        match output:
+            case Text():
+                turn = _write_text(session, turn, step, output)
+            case Call():
+                turn = _write_call(session, turn, step, output)
+                made += 1
+    turn = _charge(session, turn, spent, tool_calls=made)
+    if spent.usage is None:
+        turn = session.update_turn(turn, usage=None, usage_unknown=True)
+    return pass_boundary(session, turn, ending=ending, call_timeout_us=call_timeout_us)
+
+
+def abandon_step(
+    tx: Tx,
+    lease: Lease,
+    turn_id: str,
+    partial: Sequence[Text],
+    spent: Spent,
+    *,
+    failure: Failure | None,
+    call_timeout_us: int | None = None,
+) -> Boundary:
+    """Close what a broken or cancelled step had shown; with `failure` the turn ends."""
+    session, turn = _locked(tx, lease, turn_id)
+    for text in partial:
+        assert text.opened is not None
+        close_item(session, text.opened, text.data, status="incomplete", private=text.private)
+    # An item whose opening was still under way when the step broke off.
+    close_torn_items(session, turn)
+    turn = _charge(session, turn, spent, tool_calls=0)
+    return pass_boundary(session, turn, ending=failure, call_timeout_us=call_timeout_us)
+
+
+def _locked(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
+    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    turn = session.turn()
+    assert turn is not None and turn.id == turn_id
+    return session, turn
+
+
+def _charge(session: LockedSession, turn: TurnRow, spent: Spent, *, tool_calls: int) -> TurnRow:
+    """Add what a step used; what a broken-off call used is not known and not guessed."""
+    changes: dict[str, Any] = {
+        "active_us": turn.active_us + spent.active_us,
+        "model_calls": turn.model_calls + spent.model_calls,
+        "tool_calls": turn.tool_calls + tool_calls,
+    }
+    if spent.usage is not None and not turn.usage_unknown:
+        total = spent.usage
+        if turn.usage is not None:
+            total = TokenUsage.model_validate(turn.usage) + total
+        changes["usage"] = total.model_dump()
+    return session.update_turn(turn, **changes)
+
+
+def _write_text(session: LockedSession, turn: TurnRow, step: int, text: Text) -> TurnRow:
+    item = text.opened
+    if item is None:
+        item = session.insert_item(
+            turn, text.kind, EMPTY[text.kind], status="in_progress", output_index=turn.outputs, step=step
+        )
+        turn = session.update_turn(turn, outputs=turn.outputs + 1)
+        session.say_item_added(item)
+        open_parts(session, item)
+        say_whole_text(session, item, text.data)
+    close_item(session, item, text.data, status="completed", private=text.private)
+    return turn
+
+
+def _write_call(session: LockedSession, turn: TurnRow, step: int, call: Call) -> TurnRow:
+    call_id = new_id("call")
+    item = session.insert_item(
+        turn,
+        "function_call",
+        {"call_id": call_id, "name": call.name, "arguments": call.arguments},
+        status="in_progress" if call.refusal is None else "failed",
+        output_index=turn.outputs,
+        step=step,
+        private=call.private,
+    )
+    session.insert_call(
+        CallRow(
+            session_id=session.id,
+            call_id=call_id,
+            turn_id=turn.id,
+            agent_id=turn.agent_id,
+            item_id=item.id,
+            pos=item.pos,
+            name=call.name,
+            arguments=call.arguments,
+            is_async=call.is_async,
+            state="open" if call.refusal is None else "refused",
+            result=None,
+            created_us=session.tx.now_us,
+        )
+    )
+    if call.refusal is not None:
+        # Never `item.added`: the official client would run its handler for a call that is answered.
+        session.say_item_done(item)
+        output = {"call_id": call_id, "output": None, "error": call.refusal}
+        session.say_item_added(
+            session.insert_item(turn, "function_call_output", output, status="failed", private={"refusal": True})
+        )
+    else:
+        session.say_item_added(item)
+        if call.is_async:
+            session.say_item_done(session.update_item(item, status="completed"))
+    return session.update_turn(turn, outputs=turn.outputs + 1)

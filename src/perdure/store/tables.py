@@ -1,0 +1,228 @@
+"""The tables, once, for SQLite and PostgreSQL.
+
+Times are integer microseconds since the Unix epoch (`*_us`); positions and sequences count from 1
+within their session and are assigned under the session's row lock, so they are dense and ordered.
+Text that people or models wrote lives in JSON columns only: a JSON text can hold U+0000 on every
+database, a plain text column cannot.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Id = String(64)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", Id, nullable=False),
+    Column("name", JSON, nullable=True),
+    Column("scopes", JSON, nullable=False),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("hint", String(32), nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("revoked_us", BigInteger, nullable=True),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", Id, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
+    Column("name", JSON, nullable=True),
+    Column("settings", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    # Deleted rows stay as tombstones, so that they remain usable as cursors.
+    Column("deleted_us", BigInteger, nullable=True),
+    Index(None, "project_id", "created_us", "id"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", Id, nullable=False),
+    # The root agent: a saved agent's id, or one minted for this session alone (`inline_agent`).
+    Column("agent_id", Id, nullable=False),
+    Column("inline_agent", Boolean, nullable=False),
+    Column("agent_name", JSON, nullable=True),
+    Column("config_version", Integer, nullable=False),
+    Column("status", String(20), nullable=False),
+    # Fencing: each owner bumps it, every write of an owner is conditional on it.
+    Column("epoch", BigInteger, nullable=False),
+    # The last event sequence, item position and inbox position handed out.
+    Column("seq", BigInteger, nullable=False),
+    Column("item_pos", BigInteger, nullable=False),
+    Column("inbox_pos", BigInteger, nullable=False),
+    Column("turn_pos", BigInteger, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("last_active_us", BigInteger, nullable=False),
+    Column("environment", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("vault_ids", JSON, nullable=False),
+    Column("prompt_cache", JSON, nullable=True),
+    Column("review", String(20), nullable=False),
+    Column("error", JSON, nullable=True),
+    Column("usage", JSON, nullable=True),
+    Column("usage_unknown", Boolean, nullable=False),
+    # The unfinished root turn, if there is one.
+    Column("turn_id", Id, nullable=True),
+    # When a sweep must look at the session again (deadlines); null when nothing is timed.
+    Column("wake_at", BigInteger, nullable=True),
+    Column("deleted_us", BigInteger, nullable=True),
+    Index(None, "project_id", "created_us", "id"),
+    Index(None, "project_id", "agent_id", "created_us", "id"),
+    Index(None, "turn_id"),
+    Index(None, "wake_at"),
+    Index(None, "deleted_us"),
+)
+
+session_configs = Table(
+    "session_configs",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("settings", JSON, nullable=False),
+    PrimaryKeyConstraint("session_id", "version"),
+)
+
+session_metadata = Table(
+    "session_metadata",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("project_id", Id, nullable=False),
+    # Digests, because keys and values may hold characters that text columns cannot.
+    Column("key_digest", LargeBinary, nullable=False),
+    Column("pair_digest", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("session_id", "key_digest"),
+    Index(None, "project_id", "pair_digest"),
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("session_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    Column("subagent_id", Id, nullable=True),
+    Column("pos", BigInteger, nullable=False),
+    Column("status", String(20), nullable=False),
+    # Model, effort and tier of the turn stay those of this version; functions follow the newest.
+    Column("config_version", Integer, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("started_us", BigInteger, nullable=True),
+    Column("completed_us", BigInteger, nullable=True),
+    Column("active_us", BigInteger, nullable=False),
+    Column("error", JSON, nullable=True),
+    Column("usage", JSON, nullable=True),
+    Column("usage_unknown", Boolean, nullable=False),
+    Column("prompt_cache", JSON, nullable=True),
+    # The next output_index, and what the turn has spent against its ceilings.
+    Column("outputs", Integer, nullable=False),
+    Column("model_calls", Integer, nullable=False),
+    Column("tool_calls", Integer, nullable=False),
+    Index(None, "session_id", "pos", unique=True),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("pos", BigInteger, nullable=False),
+    Column("id", Id, nullable=False, unique=True),
+    Column("turn_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    # The model call that produced the item, counted within its turn; null for what no model wrote.
+    Column("step", Integer, nullable=True),
+    Column("type", String(48), nullable=False),
+    Column("status", String(20), nullable=True),
+    Column("output_index", Integer, nullable=True),
+    # The item as the protocol shows it, less id, turn_id, type and status.
+    Column("data", JSON, nullable=False),
+    # What only the harness sees: provider payload, notes to the model.
+    Column("private", JSON, nullable=True),
+    PrimaryKeyConstraint("session_id", "pos"),
+    Index(None, "session_id", "agent_id", "pos"),
+    Index(None, "turn_id", "pos"),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("call_id", Id, nullable=False),
+    Column("turn_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    Column("item_id", Id, nullable=False),
+    Column("pos", BigInteger, nullable=False),
+    Column("name", JSON, nullable=False),
+    Column("arguments", JSON, nullable=False),
+    Column("is_async", Boolean, nullable=False),
+    # open → answered (accepted) → applied (an item); or dropped when its turn ended first;
+    # refused: the server answered the model itself.
+    Column("state", String(12), nullable=False),
+    Column("result", JSON, nullable=True),
+    Column("created_us", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session_id", "call_id"),
+    Index(None, "session_id", "state"),
+)
+
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("pos", BigInteger, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    Column("kind", String(12), nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("accepted_us", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session_id", "pos"),
+)
+
+# One row for each committed transaction of a session; `entries` are its events in small form
+# (type and references), the last of which has the sequence `seq`.
+events = Table(
+    "events",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("entries", JSON, nullable=False),
+    PrimaryKeyConstraint("session_id", "seq"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("project_id", Id, nullable=False),
+    Column("route", String(160), nullable=False),
+    Column("key_digest", LargeBinary, nullable=False),
+    Column("body_digest", LargeBinary, nullable=False),
+    Column("outcome", JSON, nullable=True),
+    Column("created_us", BigInteger, nullable=False),
+    PrimaryKeyConstraint("project_id", "route", "key_digest"),
+    Index(None, "created_us"),
+)

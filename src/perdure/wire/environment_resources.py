@@ -1,0 +1,187 @@
+"""Environments as the server answers them: without secrets, contents or set-up commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from perdure.wire.shapes import Resource
+
+ContainerSize = Literal["small", "medium", "large"]
+NetworkAccess = Literal["enabled", "disabled", "restricted"]
+EnvironmentStatus = Literal[
+    "pending", "ready", "connected", "disconnected", "suspended", "expired", "failed"
+]
+
+
+class Network(Resource):
+    access: NetworkAccess
+    allowed_domains: list[str] = []
+
+
+class Packages(Resource):
+    npm: list[str] = []
+    python: list[str] = []
+    system: list[str] = []
+
+
+class Desktop(Resource):
+    enabled: bool
+
+
+class InlineFile(Resource):
+    id: str
+    type: Literal["inline"] = "inline"
+    path: str
+    size_bytes: int
+
+
+class UploadedFile(Resource):
+    """A copy of a Files API object."""
+
+    id: str
+    type: Literal["file_id"] = "file_id"
+    file_id: str
+    path: str
+    size_bytes: int
+
+
+class Plugin(Resource):
+    type: Literal["inline"] = "inline"
+    name: str
+    description: str
+
+
+class InlineSkill(Resource):
+    type: Literal["inline"] = "inline"
+    name: str
+    description: str
+
+
+class ReferencedSkill(Resource):
+    """A stored skill with the concrete version the environment uses."""
+
+    type: Literal["skill_reference"] = "skill_reference"
+    skill_id: str
+    name: str
+    description: str
+    version: str
+
+
+HostedFile = Annotated[InlineFile | UploadedFile, Field(discriminator="type")]
+HostedSkill = Annotated[InlineSkill | ReferencedSkill, Field(discriminator="type")]
+
+
+class NoEnvironment(Resource):
+    type: Literal["none"] = "none"
+
+
+class HostedEnvironment(Resource):
+    type: Literal["openai_hosted"] = "openai_hosted"
+    id: str
+    files: list[HostedFile] = []
+    skills: list[HostedSkill] = []
+    plugins: list[Plugin] = []
+    packages: Packages = Packages()
+    network: Network = Network(access="enabled")
+    capability_directories: list[str] = []
+    container_size: ContainerSize | None = None
+    desktop: Desktop | None = None
+
+
+class SelfHostedEnvironment(Resource):
+    """`remote_url` is where an executor connects."""
+
+    type: Literal["self_hosted"] = "self_hosted"
+    id: str
+    remote_url: str
+    workspace_directory: str
+    capability_directories: list[str] = []
+
+
+Environment = Annotated[
+    NoEnvironment | HostedEnvironment | SelfHostedEnvironment, Field(discriminator="type")
+]
+EnvironmentAdapter: TypeAdapter[Environment] = TypeAdapter(Environment)
+
+
+class EnvironmentError(Resource):
+    type: str
+    code: str
+    message: str
+
+
+class EnvironmentState(Resource):
+    """An environment as its events show it."""
+
+    id: str
+    type: str
+    status: EnvironmentStatus
+    error: EnvironmentError | None = None
+
+
+class EnvironmentInfo(Resource):
+    """An environment by its own id."""
+
+    id: str
+    object: Literal["agent.environment"] = "agent.environment"
+    type: Literal["openai_hosted", "self_hosted"]
+    status: EnvironmentStatus
+    files: list[HostedFile] = []
+    plugins: list[Plugin] = []
+    skills: list[HostedSkill] = []
+
+
+class EnvironmentFile(Resource):
+    """A file in a connected environment."""
+
+    object: Literal["agent.environment.file"] = "agent.environment.file"
+    environment_id: str
+    path: str
+    size_bytes: int
+
+
+class TemplateInlineFile(Resource):
+    type: Literal["inline"] = "inline"
+    path: str
+    size_bytes: int
+
+
+class TemplateUploadedFile(Resource):
+    type: Literal["file_id"] = "file_id"
+    file_id: str
+    path: str
+
+
+class TemplateReferencedSkill(Resource):
+    """A skill whose version is resolved anew for each session."""
+
+    type: Literal["skill_reference"] = "skill_reference"
+    skill_id: str
+    version: str | None = None
+
+
+TemplateFile = Annotated[TemplateInlineFile | TemplateUploadedFile, Field(discriminator="type")]
+TemplateSkill = Annotated[InlineSkill | TemplateReferencedSkill, Field(discriminator="type")]
+
+
+class EnvironmentTemplate(Resource):
+    id: str
+    object: Literal["agent.environment.template"] = "agent.environment.template"
+    name: str | None = None
+    created_at: int
+    updated_at: int
+    files: list[TemplateFile] = []
+    network: Network = Network(access="enabled")
+    packages: Packages = Packages()
+    plugins: list[Plugin] = []
+    skills: list[TemplateSkill] = []
+    capability_directories: list[str] = []
+    desktop: Desktop | None = None
+
+
+class EnvironmentTemplateDeleted(Resource):
+    id: str
+    object: Literal["agent.environment.template.deleted"] = "agent.environment.template.deleted"
+    deleted: Literal[True] = True

@@ -1,0 +1,102 @@
+"""Work inside the server's own process: one asyncio task for each session that has something to do.
+
+A session that waits has no task. Deadlines are rows; one sweep looks at them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from perdure.harness.advance import advance
+from perdure.harness.deps import Deps
+from perdure.store.engine import now_us
+from perdure.store.sessions import due_sessions, purge_deleted, unfinished_sessions
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 1.0
+PURGE_ROWS = 500
+RETRY_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class _Run:
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    again: bool = False
+
+
+class EmbeddedWork:
+    """Runs `advance` for the sessions of one data directory."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._runs: dict[str, _Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = asyncio.Semaphore(deps.settings.work.session_concurrency)
+        self._draining = False
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take up what an earlier process left unfinished, and begin to look at deadlines."""
+        for session_id in await self._deps.store.read(unfinished_sessions):
+            self.wake(session_id)
+        self._sweeper = asyncio.create_task(self._sweep(), name="sweep")
+
+    def wake(self, session_id: str) -> None:
+        """Something was accepted for the session. Safe to call at any time, any number of times."""
+        if self._draining:
+            return
+        run = self._runs.get(session_id)
+        if run is not None:
+            run.again = True
+            run.arrived.set()
+            return
+        run = self._runs[session_id] = _Run()
+        task = asyncio.create_task(self._run(session_id, run), name=f"advance {session_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Hand sessions back at their next step boundary; what takes too long is repeated later."""
+        self._draining = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._deps.settings.work.drain)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, session_id: str, run: _Run) -> None:
+        failures = 0
+        try:
+            while True:
+                run.again = False
+                try:
+                    async with self._running:
+                        await advance(self._deps, session_id, run.arrived, lambda: self._draining)
+                    failures = 0
+                except Exception:
+                    # The rows say what is left to do; nothing is lost by trying again later.
+                    log.exception("advancing session %s failed", session_id)
+                    failures += 1
+                    run.again = True
+                    await asyncio.sleep(min(2.0**failures / 4, RETRY_SECONDS))
+                if not run.again or self._draining:
+                    return
+        finally:
+            self._runs.pop(session_id, None)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                for session_id in await self._deps.store.read(due_sessions, now_us()):
+                    self.wake(session_id)
+                while await self._deps.store.write(purge_deleted, PURGE_ROWS):
+                    await asyncio.sleep(0)
+            except Exception:
+                log.exception("the sweep failed")
