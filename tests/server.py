@@ -132,7 +132,12 @@ class ServerProcess:
         command = [sys.executable, "-m", "perdure.cli.main", "keys", "create", *options]
         command += ["--config", str(self.config), "--data-dir", str(self.data_dir)]
         made = subprocess.run(
-            command, capture_output=True, text=True, timeout=START_TIMEOUT, env=self._environment(), check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT,
+            env=self._environment(),
+            check=False,
         )
         assert made.returncode == 0, made.stderr
         return made.stdout.strip()

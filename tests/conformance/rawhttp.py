@@ -85,7 +85,7 @@ def read_body(reader: BinaryIO, headers: Headers) -> Iterator[bytes]:
     elif (length := header(headers, "content-length")) is not None:
         yield _exactly(reader, int(length))
     else:
-        while data := reader.read1(65536):  # type: ignore[attr-defined]
+        while data := reader.read1(65536):
             yield data
 
 

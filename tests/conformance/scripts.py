@@ -242,7 +242,7 @@ when = { newest = "result" }
 answer = [{ text = "It is {result}." }]
 
 [otherwise]
-answer = [{ call = "weather", arguments_text = '{"city":null,"list":[1,2.5,"drei",{"a":[]}],"text":"ünïcode 🌍 \u0000"}' }]
+answer = [{ call = "weather", arguments_text = '{"city":null,"list":[1,"zwei",{"a":[]}],"text":"ü\u0000"}' }]
 """
 
 LATE = """
@@ -267,6 +267,12 @@ LONG = """
 answer = [{ text = "TEXT", delta_size = 1024 }]
 """.replace("TEXT", "".join(f"{number:07d} " for number in range(131_072)))
 """1 MiB of text in which every eight characters are different."""
+
+SPOKEN = """
+[otherwise]
+answer = [{ text = "TEXT", delta_size = 64, pause = 0.005 }]
+""".replace("TEXT", "".join(f"{number:07d} " for number in range(1024)))
+"""8 KiB of text, spoken over more than half a second."""
 
 MODELS = {
     "greeter": GREETER,
@@ -295,11 +301,15 @@ MODELS = {
     "nested": NESTED,
     "late": LATE,
     "long": LONG,
+    "spoken": SPOKEN,
 }
 
 SETTINGS = """
 [server]
 keepalive = 0.5
+
+[work]
+drain = 0.5
 
 [retry]
 attempts = 2

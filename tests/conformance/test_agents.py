@@ -228,7 +228,7 @@ def test_a_saved_agent_holds_no_credentials(client: OpenAI) -> None:
     with pytest.raises(BadRequestError) as refusal:
         client.beta.agents.create(
             model="echo",
-            tools=[{"type": "mcp", "server_label": "docs", "transport": transport}],  # type: ignore[typeddict-item]
+            tools=[{"type": "mcp", "server_label": "docs", "transport": transport}],
         )
     assert refusal.value.param == "tools[0].transport.authorization"
     assert "secret" not in str(refusal.value.body)

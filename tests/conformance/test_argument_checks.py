@@ -52,7 +52,7 @@ def test_a_call_that_cannot_be_right_is_answered_to_the_model(
     ]
     assert (done.name, done.status) == (name, "failed")
     (listed,) = [item for item in items(client, session_id) if item.type == "function_call"]
-    assert listed == done
+    assert listed.to_dict() == done.to_dict()
     (answer,) = answers(client, session_id)
     assert answer.startswith("I was told: ")
     for word in told:
@@ -101,6 +101,6 @@ def test_valid_arguments_pass_unchanged(client: OpenAI) -> None:
     loose = {**WEATHER, "parameters": {"type": "object", "properties": {}}}
     session = until_status(client, create(client, "nested", tools=[loose]).id, "requires_action")
     (call,) = session.required_actions
-    assert call.arguments == {"city": None, "list": [1, 2.5, "drei", {"a": []}], "text": "ünïcode 🌍 \u0000"}
+    assert call.arguments == {"city": None, "list": [1, "zwei", {"a": []}], "text": "ü\u0000"}
     (item,) = [item for item in items(client, session.id) if item.type == "function_call"]
     assert item.arguments == call.arguments

@@ -157,9 +157,9 @@ async def test_concurrent_messages_are_all_applied_in_the_order_of_acceptance(
         async for event in stream:
             if event.type == "agent.session.turn.item.added" and event.item.type == "message":
                 if event.item.role == "user":
-                    said.append(event.item.content[0].to_dict()["text"])  # type: ignore[arg-type]
+                    said.append(event.item.content[0].to_dict()["text"])
             elif event.type == "agent.session.turn.item.done" and event.item.type == "message":
-                answered.append(event.item.content[0].to_dict()["text"])  # type: ignore[arg-type]
+                answered.append(event.item.content[0].to_dict()["text"])
             elif event.type == "agent.session.idle" and said:
                 break
     await stream.close()

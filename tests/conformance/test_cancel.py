@@ -142,7 +142,7 @@ def test_cancels_around_the_end_of_a_turn_leave_the_session_usable(client: OpenA
 
 
 def test_a_queued_turn_is_cancelled_before_it_starts(private_servers: PrivateServers) -> None:
-    server = private_servers(SETTINGS + "\n[work]\nsession_concurrency = 1\n")
+    server = private_servers(SETTINGS.replace("[work]", "[work]\nsession_concurrency = 1"))
     client, gate = private_servers.client(server), private_servers.gate(server)
     busy = create(client, "held", gate.text)
     until(lambda: turns(client, busy.id)[0].status, lambda status: status == "in_progress")

@@ -66,8 +66,8 @@ def test_structured_output_is_parsed(client: OpenAI) -> None:
 def test_the_session_shows_the_output_schema(client: OpenAI) -> None:
     result = stream(client, "structured", output_type=Reading).get_final_result()
     text = client.beta.agents.sessions.retrieve(result.session_id).agent.text.to_dict()
-    assert text["format"]["type"] == "json_schema"  # type: ignore[index]
-    assert set(text["format"]["schema"]["properties"]) == {"city", "degrees"}  # type: ignore[index]
+    assert text["format"]["type"] == "json_schema"
+    assert set(text["format"]["schema"]["properties"]) == {"city", "degrees"}
 
 
 def test_an_answer_that_never_matches_the_schema_fails_the_turn(client: OpenAI) -> None:

@@ -8,9 +8,11 @@ import pytest
 from openai import OpenAI
 from openai.lib.beta.agents import AgentToolError, AgentTurnResultError
 from pydantic import BaseModel
+from tests.server import ServerProcess
 
 from .conftest import Gate
 from .inputs import WEATHER, user_message
+from .rawhttp import EventSocket, is_comment, plain_headers
 from .sessions import answers, create, create_idle, create_waiting, turns, user_texts
 
 
@@ -86,6 +88,23 @@ def test_a_failing_handler_is_reported_to_the_observer_only(client: OpenAI) -> N
     (error,) = errors
     assert (error.tool_name, error.session_id, error.stage) == ("weather", session.id, "execution")
     assert error.turn_id == turns(client, session.id)[1].id
+
+
+def test_a_handler_may_take_longer_than_several_keep_alives(client: OpenAI, server: ServerProcess) -> None:
+    session = create_idle(client, "weather", tools=[WEATHER])
+
+    def weather(arguments: dict[str, Any]) -> str:
+        target = f"/v1/agents/sessions/{session.id}/events"
+        with EventSocket(server.address, "GET", target, plain_headers(server.api_key)) as other:
+            keep_alives = (frame for frame in other.frames() if is_comment(frame))
+            for _ in range(3):
+                next(keep_alives)
+        return "7 °C"
+
+    with client.beta.agents.sessions.stream(
+        session.id, input="The weather?", tool_handlers={"weather": weather}
+    ) as stream:
+        assert stream.get_final_result().output_text == "It is 7 °C."
 
 
 def test_structured_output_of_the_session_is_parsed(client: OpenAI) -> None:

@@ -377,7 +377,11 @@ def test_all_subscribers_see_the_same_events(client: OpenAI, session_stream: Ope
         stream.events_to("agent.session.idle")
     client.beta.agents.sessions.events.create(session.id, events=[message("Again.")])
     seen = [
-        [event for event in stream.events_to("agent.session.idle") if not event["type"].endswith(".delta")]
+        [
+            {key: value for key, value in event.items() if key != "event_id"}
+            for event in stream.events_to("agent.session.idle")
+            if not event["type"].endswith(".delta")
+        ]
         for stream in streams
     ]
     assert all(events == seen[0] for events in seen)

@@ -205,7 +205,7 @@ def test_an_unknown_call_is_refused_in_the_words_clients_wait_for(client: OpenAI
     with pytest.raises(BadRequestError) as refusal:
         send(client, session.id, tool_result(call, call_id=call_id))
     assert refusal.value.code == "invalid_request_error"
-    assert refusal.value.body["message"] == f"Unknown pending tool call: {call_id}"  # type: ignore[index]
+    assert refusal.value.body["message"] == f"Unknown pending tool call: {call_id}"
     assert client.beta.agents.sessions.retrieve(session.id) == session
 
 
@@ -214,7 +214,7 @@ def test_a_call_of_another_session_is_an_unknown_one(client: OpenAI) -> None:
     (call,) = other.required_actions
     with pytest.raises(BadRequestError) as refusal:
         send(client, mine.id, tool_result(call))
-    assert refusal.value.body["message"] == f"Unknown pending tool call: {call.call_id}"  # type: ignore[index]
+    assert refusal.value.body["message"] == f"Unknown pending tool call: {call.call_id}"
     assert client.beta.agents.sessions.retrieve(other.id) == other
 
 
@@ -228,7 +228,7 @@ def test_an_item_or_turn_id_in_place_of_the_call_id_is_refused_by_naming_the_rig
     for wrong in (item.id, user.id, call.turn_id):
         with pytest.raises(BadRequestError) as refusal:
             send(client, session.id, tool_result(call, call_id=wrong))
-        text = str(refusal.value.body["message"])  # type: ignore[index]
+        text = str(refusal.value.body["message"])
         assert "call_id" in text
         assert not text.startswith("Unknown pending tool call")
         assert refusal.value.param == "events[0].call_id"

@@ -35,7 +35,7 @@ class Thought:
 
 @dataclass(frozen=True)
 class Call:
-    """A function call. `id` is the provider's call id, which may be as hostile as you like; None mints one."""
+    """A function call. `id` is the provider's call id, as hostile as you like; None mints one."""
 
     name: str
     arguments: str | Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Answer:
 
 def answer(
     *outputs: Output,
-    usage: Usage | None = Usage(),  # noqa: B008 - frozen
+    usage: Usage | None = Usage(),
     end: Literal["completed", "max_output_tokens", "content_filter"] = "completed",
     failure: Failure | None = None,
     quirks: tuple[Quirk, ...] = (),

@@ -135,7 +135,7 @@ def check_schema(schema: Mapping[str, Any], where: str, owner: str) -> None:
     check(
         isinstance(schema.get("properties"), dict), f"{said}: object schema missing properties.", where, code
     )
-    check(jsonschema_rs.meta.is_valid(schema), f"{said}: it is no JSON Schema.", where, code)
+    check(jsonschema_rs.meta.is_valid(dict(schema)), f"{said}: it is no JSON Schema.", where, code)
 
 
 def check_closed(schema: Any, where: str) -> None:

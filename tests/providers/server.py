@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
-
-from perdure.config.settings import ProviderSettings
 from tests.providers.answers import Answer, Pacing, Plan, Raw, Refusal, Silence, Text
 from tests.providers.rules import Violation
+
+from perdure.config.settings import ProviderSettings
 
 KEY = "test-key"
 
@@ -250,3 +250,8 @@ async def _paced(frames: Iterator[bytes], pacing: Pacing) -> AsyncIterator[bytes
                 await asyncio.sleep(0)
     if pending:
         yield pending
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, given as a string or as parts."""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

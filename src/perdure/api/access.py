@@ -47,7 +47,9 @@ def _idempotency_key(
         raise InvalidRequest("Idempotency-Key must have 1 to 256 characters.", param="Idempotency-Key")
     caller = _caller(request)
     body = getattr(request.state, "body", None)
-    return IdempotencyKey(caller.project_id, f"{request.method} {request.url.path}"[:160], idempotency_key, body)
+    return IdempotencyKey(
+        caller.project_id, f"{request.method} {request.url.path}"[:160], idempotency_key, body
+    )
 
 
 UseServices = Annotated[Services, Depends(_services)]

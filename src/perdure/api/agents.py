@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Response
 
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
+from perdure.api.keyring import Caller
 from perdure.api.routing import router
+from perdure.api.services import Services
 from perdure.api.support import check_model
 from perdure.store.agents import create_agent, delete_agent, list_agents, read_agent, update_agent
 from perdure.store.idempotency import run_once
@@ -59,7 +59,7 @@ async def delete(services: UseServices, caller: UseCaller, agent_id: str) -> Res
     return json_response(AgentDeleted(id=agent_id))
 
 
-async def _respond(services: UseServices, caller: UseCaller, agent_id: Any, status_code: int = 200) -> Response:
+async def _respond(services: Services, caller: Caller, agent_id: str, status_code: int = 200) -> Response:
     agent = await services.store.read(read_agent, caller.project_id, agent_id)
     if agent is None:
         raise NotFound()

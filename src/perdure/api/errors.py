@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -40,6 +41,10 @@ class MethodNotAllowed(ApiError):
     """405: the path exists, the method does not."""
 
     status = 405
+    type = "invalid_request_error"
+
+    def __init__(self, method: str, headers: Mapping[str, str]) -> None:
+        super().__init__(f"{method} is not allowed here.", code="method_not_allowed", headers=headers)
 
 
 def error_response(error: ApiError) -> Response:
@@ -64,7 +69,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, error: RequestValidationError) -> Response:
-        return error_response(invalid_request(error.errors(), error.body))
+        return error_response(invalid_request(error.errors(), error.body, located=True))
 
     @app.exception_handler(SessionGone)
     async def _gone(_request: Request, _error: SessionGone) -> Response:
@@ -78,7 +83,5 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            refused = MethodNotAllowed(f"{request.method} is not allowed here.")
-            refused.headers = {**refused.headers, **(error.headers or {})}
-            return error_response(refused)
+            return error_response(MethodNotAllowed(request.method, error.headers or {}))
         return error_response(NotFound())

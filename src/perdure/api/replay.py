@@ -45,9 +45,7 @@ async def replay_creation(
             return _respond(services, subscription, frames + live)
         page = PageRequest(100, "asc")
         while True:
-            rows = await services.store.read(
-                list_items, session_id, caller.project_id, page, turn_id=turn.id
-            )
+            rows = await services.store.read(list_items, session_id, caller.project_id, page, turn_id=turn.id)
             for position, item in enumerate(rows.rows):
                 done = item.type in OUTPUT_ITEM_TYPES and getattr(item, "role", None) != "user"
                 frames.append(
@@ -91,5 +89,5 @@ def _turn_frame(services: Services, turn: Turn, kind: type[wire.TurnStateEvent])
     return _frame(services, turn.session_id, kind, **fields)
 
 
-def _frame(services: Services, topic: str, kind: type[wire.SessionEvent], **fields: object) -> Frame:
+def _frame(services: Services, topic: str, kind: type[wire.Event], **fields: object) -> Frame:
     return EventFrame(0, kind(event_id=services.hub.live_id(topic), **fields))

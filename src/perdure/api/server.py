@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import math
 import socket
 import sys
 from types import FrameType
@@ -14,9 +14,11 @@ from fastapi import FastAPI
 
 from perdure.api.app import create_app
 from perdure.api.keyring import DEFAULT_PROJECT
+from perdure.config.logging import configure_logging
 from perdure.config.settings import Settings
 from perdure.secrets import first_start
 from perdure.secrets.keys import SCOPES, ApiKey, hint, new_key
+from perdure.secrets.redaction import Redactor
 from perdure.store.engine import StoreError, now_us, open_sync_connection
 from perdure.store.keys import count_keys, insert_key
 from perdure.store.migrate import SchemaTooNew
@@ -48,7 +50,10 @@ def run(settings: Settings) -> int:
 
     0: ended cleanly. 1: the server could not start or failed. 2: refused to start with these settings.
     """
-    bootstrap_key = os.environ.get("PERDURE_API_KEY") or None
+    configure_logging(settings.log, Redactor(settings.secret_values()).redact)
+    for noisy in ("alembic", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    bootstrap_key = None if settings.api_key is None else settings.api_key.get_secret_value()
     try:
         _ensure_key(settings, bootstrap_key)
         listener = _listen(settings.server.host, settings.server.port)
@@ -65,7 +70,7 @@ def run(settings: Settings) -> int:
         server_header=False,
         date_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=int(settings.server.shutdown_grace),
+        timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),
         timeout_keep_alive=75,
         h11_max_incomplete_event_size=65536,
     )
@@ -86,7 +91,9 @@ class _Refused(Exception):
 def _ensure_key(settings: Settings, bootstrap_key: str | None) -> None:
     """The rules of a first start: without keys, loopback only, and a key is made and said."""
     with open_sync_connection(settings.database) as conn:
-        decision = first_start.decide_first_start(settings.server.host, count_keys(conn), bootstrap_key is not None)
+        decision = first_start.decide_first_start(
+            settings.server.host, count_keys(conn), bootstrap_key is not None
+        )
         match decision:
             case first_start.Refuse():
                 raise _Refused(decision.message)

@@ -127,7 +127,8 @@ def _metadata_filter(request: Request) -> dict[str, str]:
         key = match.group(1)
         if not 1 <= len(key) <= 64 or len(value) > 512:
             raise InvalidRequest(
-                "A metadata filter has a key of 1 to 64 and a value of at most 512 characters.", param=name[:64]
+                "A metadata filter has a key of 1 to 64 and a value of at most 512 characters.",
+                param=name[:64],
             )
         if pairs.setdefault(key, value) != value:
             raise InvalidRequest(f"The filter metadata[{key}] is given twice.", param=name[:64])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,6 +16,7 @@ from perdure.store.locked import event_id
 from perdure.store.snapshots import Snapshot
 from perdure.wire import events as wire
 from perdure.wire.items import OutputText, SummaryText
+from perdure.wire.sessions import Session
 
 HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -22,7 +24,7 @@ HEADERS = {
     "x-accel-buffering": "no",
 }
 
-Until = Callable[[wire.SessionEvent], bool]
+Until = Callable[[wire.Event], bool]
 
 
 class EventStream(Response):
@@ -99,7 +101,7 @@ class FirstTurnEnd:
 
     turn_ended: bool = False
 
-    def __call__(self, event: wire.SessionEvent) -> bool:
+    def __call__(self, event: wire.Event) -> bool:
         match event:
             case wire.TurnCompleted() | wire.TurnFailed() | wire.TurnCancelled():
                 self.turn_ended = True
@@ -143,7 +145,7 @@ class _Snapshot:
         self._hub = hub
         self._session_id = session_id
 
-    def session(self, kind: type[wire.SessionStateEvent], session: wire.Session) -> None:
+    def session(self, kind: type[wire.SessionStateEvent], session: Session) -> None:
         self._say(kind(event_id=self._id(), session=session))
 
     def items(self, snapshot: Snapshot, subscription: Subscription) -> None:
@@ -178,9 +180,7 @@ class _Snapshot:
         for index, text in enumerate(texts):
             if kind == "message":
                 part = OutputText(text="")
-                self._say(
-                    wire.ContentPartAdded(event_id=self._id(), **where, content_index=index, part=part)
-                )
+                self._say(wire.ContentPartAdded(event_id=self._id(), **where, content_index=index, part=part))
                 if text:
                     self._say(
                         wire.OutputTextDelta(event_id=self._id(), **where, content_index=index, delta=text)
@@ -202,12 +202,10 @@ class _Snapshot:
     def _id(self) -> str:
         return self._hub.live_id(self._session_id)
 
-    def _say(self, event: wire.SessionEvent) -> None:
+    def _say(self, event: wire.Event) -> None:
         self.frames.append(EventFrame(0, event))
 
 
-def _saved_texts(data: wire.Json) -> list[str]:
+def _saved_texts(data: Mapping[str, Any]) -> list[str]:
     parts = data.get("content") or data.get("summary") or []
     return [part["text"] for part in parts]
-
-

@@ -31,7 +31,7 @@ def check_session(services: Services, body: SessionCreate, settings: AgentSettin
     kind = body.environment.type
     if kind not in ENVIRONMENTS:
         raise InvalidRequest(
-            f"Environments of type '{kind}' are not supported by this server yet. Use {{\"type\": \"none\"}}.",
+            f'Environments of type \'{kind}\' are not supported by this server yet. Use {{"type": "none"}}.',
             param="environment.type",
         )
     check_tools(settings.tools, "agent.tools")

@@ -89,8 +89,8 @@ def reasoning_data(summary: Sequence[str]) -> dict[str, Any]:
     return {"summary": [{"type": "summary_text", "text": text} for text in summary]}
 
 
-def _private(native: Native | None, note: str | None = None, **more: Any) -> dict[str, Any] | None:
-    private: dict[str, Any] = dict(more)
+def _private(native: Native | None, note: str | None = None) -> dict[str, Any] | None:
+    private: dict[str, Any] = {}
     if native is not None:
         private["native"] = {
             "provider": native.provider,
@@ -119,10 +119,12 @@ def _read_call(call: CallDone, rules: Rules, history: Conversation, turn_id: str
         if problems and _repairs(call.name, history, turn_id) < rules.repaired_calls:
             refusal = describe_problems(call.name, problems)
     is_async = function is not None and function.async_ and refusal is None
-    private = _private(call.native, **({"async": True} if is_async else {}))
+    private = _private(call.native) or {}
+    if is_async:
+        private["async"] = True
     if refusal is not None:
-        private = {**(private or {}), "refused": True}
-    return Call(call.name[:256] or "(none)", arguments, is_async, refusal, private)
+        private["refused"] = True
+    return Call(call.name[:256] or "(none)", arguments, is_async, refusal, private or None)
 
 
 def _unknown_function(name: str, rules: Rules) -> str:

@@ -63,7 +63,7 @@ class Conversation:
         }
         builder = _Builder(provider, model, results, result_bytes)
         steps = _steps(rows)
-        last_step = {turn: step for turn, step in steps}
+        last_step = dict(steps.keys())
         done: set[tuple[str, int]] = set()
         for row in rows:
             if row.step is None:

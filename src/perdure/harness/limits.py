@@ -19,7 +19,8 @@ def exceeded(turn: TurnRow, settings: Settings) -> Failure | None:
     if turn.tool_calls >= limits.tool_calls_per_turn:
         return Failure(
             "usage_limit_exceeded",
-            f"The turn has made {turn.tool_calls} tool calls, which is the limit (limits.tool_calls_per_turn).",
+            f"The turn has made {turn.tool_calls} tool calls, which is the limit "
+            "(limits.tool_calls_per_turn).",
         )
     if turn.active_us >= settings.work.turn_timeout * 1e6:
         return Failure(

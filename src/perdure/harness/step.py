@@ -141,7 +141,9 @@ class Step:
                     self._boundary = boundary
                     request = build_request(boundary, self._conversation, resolved, self._deps.settings)
                 if await self._cancelled_within(delay):
-                    return await self._abandon(Attempt(self._turn, self._turn.model_calls), None, model_calls=0)
+                    return await self._abandon(
+                        Attempt(self._turn, self._turn.model_calls), None, model_calls=0
+                    )
             except TimeoutError:
                 seconds = int(self._deps.settings.work.turn_timeout)
                 text = f"The turn was active for longer than {seconds} seconds."
@@ -258,9 +260,7 @@ class Step:
     async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:
         return await self._abandon(attempt, failure, model_calls=model_calls)
 
-    async def _abandon(
-        self, attempt: Attempt, failure: Failure | None, *, model_calls: int = 1
-    ) -> Boundary:
+    async def _abandon(self, attempt: Attempt, failure: Failure | None, *, model_calls: int = 1) -> Boundary:
         return await self._deps.store.write(
             abandon_step,
             self._lease,

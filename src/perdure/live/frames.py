@@ -13,7 +13,7 @@ from typing import Literal
 
 import orjson
 
-from perdure.wire.events import SessionEvent
+from perdure.wire.events import Event, type_of
 
 KEEPALIVE = b": keepalive\n\n"
 _ALPHABET = string.ascii_letters + string.digits
@@ -25,10 +25,10 @@ def padding() -> bytes:
     return "".join(_random.choices(_ALPHABET, k=_random.randint(8, 32))).encode()
 
 
-def encode(event: SessionEvent) -> bytes:
+def encode(event: Event) -> bytes:
     """The frame of an event, without obfuscation."""
     body = event.__pydantic_serializer__.to_json(event, by_alias=True, exclude={"obfuscation"})
-    return b"event: %b\ndata: %b\n\n" % (event.type.encode(), body)
+    return b"event: %b\ndata: %b\n\n" % (type_of(event).encode(), body)
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class EventFrame:
     """A stored event on its way out; `seq` is its place in the session's sequence (0: a snapshot's)."""
 
     seq: int
-    event: SessionEvent
+    event: Event
     _encoded: bytes | None = None
 
     def encoded(self, _obfuscate: bool) -> bytes:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from perdure.live.frames import DeltaFrame, EventFrame, Frame, LivePart, encode
 from perdure.wire.errors import ErrorBody
-from perdure.wire.events import ItemDone, ReasoningSummaryPartAdded, SessionError, SessionEvent
+from perdure.wire.events import Event, ItemDone, ReasoningSummaryPartAdded, SessionError
 from perdure.wire.items import SummaryText
 
 # Ids of events that are never stored must differ between processes and restarts too.
@@ -158,7 +158,7 @@ class LiveItem:
         self.parts.append(part)
         return part
 
-    def _part_added(self, index: int, part: LivePart) -> Callable[[str], SessionEvent]:
+    def _part_added(self, index: int, part: LivePart) -> Callable[[str], Event]:
         return lambda event_id: ReasoningSummaryPartAdded(
             event_id=event_id,
             session_id=self._session_id,
@@ -199,7 +199,7 @@ class Hub:
                 del self._subscribers[subscription.session_id]
                 self._last.pop(subscription.session_id, None)
 
-    def publish(self, session_id: str, seq: int, event: SessionEvent) -> None:
+    def publish(self, session_id: str, seq: int, event: Event) -> None:
         """A stored event, after its commit, in the order of its session's sequence."""
         if isinstance(event, ItemDone):
             writing = self._writing.get(session_id)
@@ -231,7 +231,7 @@ class Hub:
         for subscription in tuple(listening):
             subscription.push_delta(frame)
 
-    def say(self, session_id: str, make: Callable[[str], SessionEvent]) -> None:
+    def say(self, session_id: str, make: Callable[[str], Event]) -> None:
         """An event that is never stored, with an id behind that of the stored event before it."""
         listening = self._subscribers.get(session_id)
         if listening is None:
@@ -264,7 +264,9 @@ class Hub:
 
 
 def _interrupted(session_id: str) -> SessionError:
-    message = "The stream was read too slowly and is interrupted. Open a new one and read the session's state."
+    message = (
+        "The stream was read too slowly and is interrupted. Open a new one and read the session's state."
+    )
     return SessionError(
         event_id=f"evt_{session_id[-16:]}_interrupted",
         session_id=session_id,

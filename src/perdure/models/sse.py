@@ -81,15 +81,14 @@ class FrameSplitter:
 def _payloads(frames: bytes) -> list[bytes]:
     found = []
     for frame in frames.split(b"\n\n"):
-        if b"\n" not in frame:
-            if frame.startswith(b"data:"):
-                found.append(frame[6:] if frame.startswith(b"data: ") else frame[5:])
+        first = frame.find(b"\n") + 1
+        # The two usual forms: one data line, alone or after one other line.
+        if first == 0 or (frame.find(b"\n", first) < 0 and not frame.startswith(b"data:")):
+            if frame.startswith(b"data:", first):
+                start = first + 5
+                found.append(frame[start + 1 :] if frame.startswith(b" ", start) else frame[start:])
             continue
-        lines = [
-            line[6:] if line.startswith(b"data: ") else line[5:]
-            for line in frame.split(b"\n")
-            if line.startswith(b"data:")
-        ]
+        lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
         if lines:
-            found.append(lines[0] if len(lines) == 1 else b"\n".join(lines))
+            found.append(b"\n".join(lines))
     return found

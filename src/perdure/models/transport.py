@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
@@ -22,6 +23,7 @@ MAX_ERROR_BODY = 256 * 1024
 MAX_BODY = 64 * 1024 * 1024
 DRAIN_SECONDS = 1.0
 MAX_HEADER = 64 * 1024
+LARGE_BODY = 1024 * 1024
 
 HEADERS = {
     "Accept": "text/event-stream",
@@ -84,7 +86,8 @@ class Transport:
             target = URL(url)
             return await self._client().post(
                 target,
-                data=data,
+                # A large body is written piece by piece, so that it does not hold up the event loop.
+                data=data if len(data) < LARGE_BODY else io.BytesIO(data),
                 headers=headers,
                 timeout=timeout,
                 proxy=self._proxy(target),

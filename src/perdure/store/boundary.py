@@ -79,7 +79,7 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
     if (turn is None or turn.status == "waiting") and not due and not session.inbox():
         return None
     session.row["epoch"] += 1
-    if turn is not None:
+    if turn is not None and turn.status == "in_progress":
         close_torn_items(session, turn)
     return pass_boundary(session, turn, call_timeout_us=call_timeout_us)
 
@@ -93,6 +93,7 @@ def pass_boundary(
 ) -> Boundary:
     """Apply what was accepted, decide how the session goes on, and save it."""
     rows = session.inbox()
+    state: Literal["run", "waiting", "idle"]
     cancels = [row["pos"] for row in rows if row["kind"] == "cancel"]
     if cancels:
         before = [row for row in rows if row["pos"] <= cancels[-1]]
@@ -182,7 +183,8 @@ def _next_turn(
 def _apply_results(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:
     for row in rows:
         call = session.call(row["payload"]["call_id"])
-        assert call is not None and call.result is not None
+        assert call is not None
+        assert call.result is not None
         _apply_result(session, turn, call, call.result)
     session.drop_inbox([row["pos"] for row in rows])
 

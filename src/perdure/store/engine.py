@@ -212,9 +212,7 @@ class SqliteStore:
             raise
         return cls(engine, lock, announce)
 
-    async def write(
-        self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def write(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
             raise StoreError("The store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -225,7 +223,9 @@ class SqliteStore:
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._loop.run_in_executor(self._readers, self._read, lambda c: query(c, *args, **kwargs))
+        return await self._loop.run_in_executor(
+            self._readers, self._read, lambda c: query(c, *args, **kwargs)
+        )
 
     async def close(self) -> None:
         """Finish queued writes, close every connection, release the lock."""

@@ -7,13 +7,22 @@ changed of the session's own row together with the events. Nothing here decides;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select
 
-from perdure.store.rows import CallRow, CallState, Config, ItemRow, SessionStatus, TurnRow, call_row, config_of
-from perdure.store.rows import item_row, session_resource, turn_row
+from perdure.store.rows import (
+    CallRow,
+    CallState,
+    Config,
+    ItemRow,
+    SessionStatus,
+    TurnRow,
+    config_of,
+    session_resource,
+)
+from perdure.store.statements import Statement, insert_into, update_where
 from perdure.store.tables import calls, events, inbox, items, session_configs, sessions, turns
 from perdure.store.tx import Published, Tx
 from perdure.wire import events as wire
@@ -22,7 +31,7 @@ from perdure.wire.errors import ErrorBody
 from perdure.wire.ids import new_id
 from perdure.wire.items import OUTPUT_ITEM_TYPES
 from perdure.wire.sessions import Session
-from perdure.wire.turns import TurnError, TurnErrorCode
+from perdure.wire.turns import TurnErrorCode
 
 ITEM_PREFIX = {
     "message": "msg",
@@ -40,32 +49,51 @@ class SessionGone(Exception):
     """There is no such session (any more)."""
 
 
-_LOCK = select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update()
-_CONFIG = select(session_configs.c.settings).where(
-    session_configs.c.session_id == bindparam("session_id"), session_configs.c.version == bindparam("version")
+_LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
+_CONFIG = Statement(
+    select(session_configs.c.settings).where(
+        session_configs.c.session_id == bindparam("session_id"),
+        session_configs.c.version == bindparam("version"),
+    )
 )
-_TURN = select(turns).where(turns.c.id == bindparam("turn_id"))
-_OPEN_CALLS = (
+_TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
+_CALLS = Statement(
     select(calls)
     .where(calls.c.session_id == bindparam("session_id"), calls.c.state == bindparam("state"))
     .order_by(calls.c.pos)
 )
-_CALL = select(calls).where(
-    calls.c.session_id == bindparam("session_id"), calls.c.call_id == bindparam("call_id")
+_CALL = Statement(
+    select(calls).where(
+        calls.c.session_id == bindparam("session_id"), calls.c.call_id == bindparam("call_id")
+    )
 )
-_ITEM = select(items).where(items.c.id == bindparam("item_id"))
-_INSERT_ITEM = insert(items)
-_INSERT_TURN = insert(turns)
-_INSERT_EVENTS = insert(events)
-_INSERT_INBOX = insert(inbox)
-_INBOX = select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos)
+_ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
+_INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
+_INSERT_ITEM = insert_into(items)
+_INSERT_TURN = insert_into(turns)
+_INSERT_CALL = insert_into(calls)
+_INSERT_EVENTS = insert_into(events)
+_INSERT_INBOX = insert_into(inbox)
+_UPDATE_ITEM = update_where(items, ("status", "data", "private"), "session_id", "pos")
+_UPDATE_CALL = update_where(calls, ("state", "result"), "session_id", "call_id")
+_DROP_INBOX = Statement(
+    delete(inbox).where(inbox.c.session_id == bindparam("session_id"), inbox.c.pos == bindparam("pos"))
+)
+
+# What changes of a turn's row after its insertion, written whole.
+_TURN_MUTABLE = (
+    "status", "started_us", "completed_us", "active_us", "error", "usage", "usage_unknown", "outputs",
+    "model_calls", "tool_calls",
+)  # fmt: skip
+_UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
 
 # What owners and the API change of a session's row, written whole at each save.
 _MUTABLE = (
-    "status", "epoch", "seq", "item_pos", "inbox_pos", "turn_pos", "last_active_us", "config_version",
-    "metadata", "prompt_cache", "review", "error", "usage", "usage_unknown", "turn_id", "wake_at",
-    "deleted_us",
+    "status", "epoch", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
+    "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
+    "usage_unknown", "turn_id", "wake_at", "deleted_us",
 )  # fmt: skip
+_UPDATE_SESSION = update_where(sessions, _MUTABLE, "id", "epoch")
 
 
 _configs: dict[tuple[str, int], Config] = {}
@@ -81,7 +109,7 @@ class LockedSession:
         self.id: str = row["id"]
         self.changed: dict[str, ItemRow] = {}
         self._before = dict(row)
-        self._epoch_before: int = row["epoch"]
+        self._turns: dict[str, TurnRow] = {}
         self._entries: list[dict[str, Any]] = []
 
     @classmethod
@@ -94,14 +122,15 @@ class LockedSession:
             SessionGone: missing, deleted, or of another project.
             Fenced: an `epoch` was given and is no longer the session's.
         """
-        found = tx.conn.execute(_LOCK, {"session_id": session_id}).first()
-        if found is None or found.deleted_us is not None:
+        found = _LOCK.fetch(tx.conn, {"session_id": session_id})
+        if not found or found[0]["deleted_us"] is not None:
             raise SessionGone(session_id)
-        if project_id is not None and found.project_id != project_id:
+        row = found[0]
+        if project_id is not None and row["project_id"] != project_id:
             raise SessionGone(session_id)
-        if epoch is not None and found.epoch != epoch:
+        if epoch is not None and row["epoch"] != epoch:
             raise Fenced(session_id)
-        return cls(tx, dict(found._mapping))
+        return cls(tx, row)
 
     # ---- reading
 
@@ -116,32 +145,39 @@ class LockedSession:
 
     def turn(self) -> TurnRow | None:
         """The unfinished root turn."""
-        if self.row["turn_id"] is None:
+        turn_id: str | None = self.row["turn_id"]
+        if turn_id is None:
             return None
-        return turn_row(self.tx.conn.execute(_TURN, {"turn_id": self.row["turn_id"]}).one())
+        held = self._turns.get(turn_id)
+        return held or TurnRow(**_TURN.fetch(self.tx.conn, {"turn_id": turn_id})[0])
 
     def calls(self, state: CallState) -> list[CallRow]:
         """Calls in one state, in the order they were made."""
-        found = self.tx.conn.execute(_OPEN_CALLS, {"session_id": self.id, "state": state})
-        return [call_row(row) for row in found]
+        if state == "open" and not self.row["open_calls"]:
+            return []
+        found = _CALLS.fetch(self.tx.conn, {"session_id": self.id, "state": state})
+        return [CallRow(**row) for row in found]
 
     def call(self, call_id: str) -> CallRow | None:
-        found = self.tx.conn.execute(_CALL, {"session_id": self.id, "call_id": call_id}).first()
-        return None if found is None else call_row(found)
+        found = _CALL.fetch(self.tx.conn, {"session_id": self.id, "call_id": call_id})
+        return CallRow(**found[0]) if found else None
 
     def item(self, item_id: str) -> ItemRow:
-        return item_row(self.tx.conn.execute(_ITEM, {"item_id": item_id}).one())
+        return ItemRow(**_ITEM.fetch(self.tx.conn, {"item_id": item_id})[0])
 
-    def inbox(self) -> list[Mapping[str, Any]]:
+    def inbox(self) -> list[dict[str, Any]]:
         """Accepted and not yet applied input, oldest first."""
-        return [row._mapping for row in self.tx.conn.execute(_INBOX, {"session_id": self.id})]
+        if not self.row["inbox_count"]:
+            return []
+        return _INBOX.fetch(self.tx.conn, {"session_id": self.id})
 
     # ---- writing
 
     def queue_input(self, kind: str, payload: Any) -> None:
         self.row["inbox_pos"] += 1
-        self.tx.conn.execute(
-            _INSERT_INBOX,
+        self.row["inbox_count"] += 1
+        _INSERT_INBOX.execute(
+            self.tx.conn,
             {
                 "session_id": self.id,
                 "pos": self.row["inbox_pos"],
@@ -153,10 +189,9 @@ class LockedSession:
         )
 
     def drop_inbox(self, positions: Sequence[int]) -> None:
-        if positions:
-            self.tx.conn.execute(
-                inbox.delete().where(inbox.c.session_id == self.id, inbox.c.pos.in_(positions))
-            )
+        for position in positions:
+            _DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
+        self.row["inbox_count"] -= len(positions)
 
     def insert_turn(self) -> TurnRow:
         """A queued root turn under the newest configuration; it becomes the session's unfinished turn."""
@@ -181,15 +216,14 @@ class LockedSession:
             model_calls=0,
             tool_calls=0,
         )
-        self.tx.conn.execute(_INSERT_TURN, asdict(turn))
+        _INSERT_TURN.execute(self.tx.conn, values_of(turn))
         self.row["turn_id"] = turn.id
         return turn
 
     def update_turn(self, turn: TurnRow, **changes: Any) -> TurnRow:
-        if not changes:
-            return turn
-        self.tx.conn.execute(update(turns).where(turns.c.id == turn.id), changes)
-        return replace(turn, **changes)
+        """Change a turn; its row is written when the session is saved."""
+        changed = self._turns[turn.id] = replace(turn, **changes)
+        return changed
 
     def insert_item(
         self,
@@ -217,26 +251,42 @@ class LockedSession:
             data=data,
             private=private,
         )
-        self.tx.conn.execute(_INSERT_ITEM, asdict_shallow(item))
+        _INSERT_ITEM.execute(self.tx.conn, values_of(item))
         self.changed[item.id] = item
         return item
 
     def update_item(self, item: ItemRow, **changes: Any) -> ItemRow:
-        self.tx.conn.execute(
-            update(items).where(items.c.session_id == self.id, items.c.pos == item.pos), changes
-        )
         item = replace(item, **changes)
+        _UPDATE_ITEM.execute(
+            self.tx.conn,
+            {
+                "key_session_id": self.id,
+                "key_pos": item.pos,
+                "status": item.status,
+                "data": item.data,
+                "private": item.private,
+            },
+        )
         self.changed[item.id] = item
         return item
 
     def update_call(self, call: CallRow, **changes: Any) -> CallRow:
-        self.tx.conn.execute(
-            update(calls).where(calls.c.session_id == self.id, calls.c.call_id == call.call_id), changes
+        changed = replace(call, **changes)
+        self.row["open_calls"] += (changed.state == "open") - (call.state == "open")
+        _UPDATE_CALL.execute(
+            self.tx.conn,
+            {
+                "key_session_id": self.id,
+                "key_call_id": call.call_id,
+                "state": changed.state,
+                "result": changed.result,
+            },
         )
-        return replace(call, **changes)
+        return changed
 
     def insert_call(self, call: CallRow) -> None:
-        self.tx.conn.execute(insert(calls), asdict_shallow(call))
+        self.row["open_calls"] += call.state == "open"
+        _INSERT_CALL.execute(self.tx.conn, values_of(call))
 
     def touch(self) -> None:
         """Note activity: accepted input, a turn's start or end, a result."""
@@ -244,9 +294,13 @@ class LockedSession:
 
     def save(self) -> None:
         """Write the session's row and its events; fenced by the epoch it was locked with."""
+        conn = self.tx.conn
+        for turn in self._turns.values():
+            _UPDATE_TURN.execute(conn, {"key_id": turn.id, **values_of(turn)})
+        self._turns.clear()
         if self._entries:
-            self.tx.conn.execute(
-                _INSERT_EVENTS,
+            _INSERT_EVENTS.execute(
+                conn,
                 {
                     "session_id": self.id,
                     "seq": self.row["seq"],
@@ -255,16 +309,12 @@ class LockedSession:
                 },
             )
             self._entries = []
-        changes = {key: self.row[key] for key in _MUTABLE if self.row[key] != self._before[key]}
-        if not changes:
+        if self.row == self._before:
             return
-        done = self.tx.conn.execute(
-            update(sessions).where(sessions.c.id == self.id, sessions.c.epoch == self._epoch_before), changes
-        )
-        if done.rowcount != 1:
+        keys = {"key_id": self.id, "key_epoch": self._before["epoch"]}
+        if _UPDATE_SESSION.execute(conn, {**keys, **self.row}) != 1:
             raise Fenced(self.id)
         self._before = dict(self.row)
-        self._epoch_before = self.row["epoch"]
 
     # ---- saying
 
@@ -276,9 +326,7 @@ class LockedSession:
 
     def say_session(self, kind: type[wire.SessionStateEvent]) -> None:
         snapshot = self.resource()
-        actions = [
-            action.call_id for action in snapshot.required_actions if action.type == "function_call"
-        ]
+        actions = [action.call_id for action in snapshot.required_actions if action.type == "function_call"]
         entry = {"status": self.status, "version": self.row["config_version"], "usage": self.row["usage"]}
         self._say(
             kind(event_id=self._next_event_id(), session=snapshot),
@@ -311,20 +359,20 @@ class LockedSession:
                 event_id=self._next_event_id(),
                 session_id=self.id,
                 turn_id=item.turn_id,
-                item=item.resource,  # type: ignore[arg-type]
+                item=item.resource,
                 output_index=item.output_index,
             ),
             {"item": item.id, "status": item.status},
         )
 
-    def say_error(self, code: TurnErrorCode | str, message: str) -> None:
+    def say_error(self, code: TurnErrorCode, message: str) -> None:
         error = ErrorBody(type="server_error", code=code, message=message, param=None)
         self._say(
             wire.SessionError(event_id=self._next_event_id(), session_id=self.id, error=error),
-            {"error": TurnError.model_construct(code=code, message=message).model_dump()},
+            {"error": {"code": code, "message": message}},
         )
 
-    def say_part(self, event: wire.SessionEvent, item: ItemRow) -> None:
+    def say_part(self, event: wire.Event, item: ItemRow) -> None:
         """An event about a part of an item; its id is set here."""
         self._say(event.model_copy(update={"event_id": self._next_event_id()}), {"item": item.id})
 
@@ -332,8 +380,8 @@ class LockedSession:
         self.row["seq"] += 1
         return event_id(self.id, self.row["seq"])
 
-    def _say(self, event: wire.SessionEvent, entry: dict[str, Any]) -> None:
-        self._entries.append({"type": event.type, **entry})
+    def _say(self, event: wire.Event, entry: dict[str, Any]) -> None:
+        self._entries.append({"type": wire.type_of(event), **entry})
         self.tx.announcements.append(Published(self.id, self.row["epoch"], self.row["seq"], event))
 
 
@@ -342,19 +390,19 @@ def event_id(session_id: str, seq: int, suffix: str = "") -> str:
     return f"evt_{session_id[-16:]}_{seq}{suffix}"
 
 
-def asdict_shallow(row: ItemRow | CallRow) -> dict[str, Any]:
+def values_of(row: TurnRow | ItemRow | CallRow) -> dict[str, Any]:
     """A row's fields by name, values untouched."""
     return {name: getattr(row, name) for name in row.__slots__}
 
 
-def load_config(conn: Any, row: Mapping[str, Any], version: int) -> Config:
+def load_config(conn: Connection, row: Mapping[str, Any], version: int) -> Config:
     """A version of a session's configuration; versions never change, so they are kept parsed."""
     key = (row["id"], version)
     cached = _configs.get(key)
     if cached is None:
-        settings = conn.execute(_CONFIG, {"session_id": row["id"], "version": version}).scalar_one()
-        cached = config_of(version, settings, row["agent_id"], row["agent_name"])
+        found = _CONFIG.fetch(conn, {"session_id": row["id"], "version": version})
+        cached = config_of(version, found[0]["settings"], row["agent_id"], row["agent_name"])
         if len(_configs) >= _CONFIGS_KEPT:
-            _configs.pop(next(iter(_configs)))
+            _configs.clear()
         _configs[key] = cached
     return cached

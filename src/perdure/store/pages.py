@@ -51,7 +51,7 @@ def fetch_page(
         found = conn.execute(query.with_only_columns(*keys).where(identity == request.after)).first()
         if found is None:
             raise InvalidRequest(
-                f"No entry with id '{request.after[:64]}' in this list. Use the last_id of a page, or an id of it.",
+                f"No entry with id '{request.after[:64]}' in this list. Use the last_id of a page of it.",
                 param="after",
             )
         position = tuple(found)

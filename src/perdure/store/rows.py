@@ -63,7 +63,7 @@ class TurnRow:
             completed_at=None if self.completed_us is None else self.completed_us // 1_000_000,
             error=None if self.error is None else TurnError.model_validate(self.error),
             usage=None if self.usage is None else TokenUsage.model_validate(self.usage),
-            prompt_cache_options=self.prompt_cache,  # type: ignore[arg-type]
+            prompt_cache_options=self.prompt_cache,
         )
 
 
@@ -128,9 +128,7 @@ def call_row(row: Row[Any]) -> CallRow:
     return CallRow(**row._mapping)
 
 
-def session_resource(
-    row: Mapping[str, Any], config: Config, actions: list[RequiredAction]
-) -> Session:
+def session_resource(row: Mapping[str, Any], config: Config, actions: list[RequiredAction]) -> Session:
     """The session as the protocol shows it, from its row, configuration and open actions."""
     review = row["review"]
     return Session(

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
 from perdure.store.accept import start_turn
 from perdure.store.agents import read_settings, stored_settings
@@ -101,6 +101,8 @@ def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate
         "error": None,
         "usage": None,
         "usage_unknown": False,
+        "inbox_count": 0,
+        "open_calls": 0,
         "turn_id": None,
         "wake_at": None,
         "deleted_us": None,
@@ -224,7 +226,7 @@ def list_sessions(
 ) -> Rows[Session]:
     """Sessions of a project, newest first by default; every given filter must match."""
     query = select(sessions).where(sessions.c.project_id == project_id)
-    visible = sessions.c.deleted_us.is_(None)
+    visible: ColumnElement[bool] = sessions.c.deleted_us.is_(None)
     if agent_id is not None:
         visible &= sessions.c.agent_id == agent_id
     if metadata:
@@ -320,7 +322,8 @@ def cancel_requested(conn: Connection, session_id: str) -> bool:
 def session_of(conn: Connection, row: Row[Any]) -> Session:
     open_calls = conn.execute(_OPEN_CALLS, {"session_id": row.id})
     actions = [call_row(call).action for call in open_calls]
-    return session_resource(row._mapping, load_config(conn, row._mapping, row.config_version), actions)
+    values = dict(row._mapping)
+    return session_resource(values, load_config(conn, values, row.config_version), actions)
 
 
 def _write_metadata(tx: Tx, row: Mapping[str, Any]) -> None:

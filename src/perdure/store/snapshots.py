@@ -44,9 +44,9 @@ def read_snapshot(conn: Connection, session_id: str, project_id: str) -> Snapsho
         )
     )
     owed = conn.execute(
-        select(items).join(calls, items.c.id == calls.c.item_id).where(
-            calls.c.session_id == session_id, calls.c.state == "open"
-        )
+        select(items)
+        .join(calls, items.c.id == calls.c.item_id)
+        .where(calls.c.session_id == session_id, calls.c.state == "open")
     )
     found = tuple(sorted((item_row(each) for each in (*writing, *owed)), key=lambda item: item.pos))
     if session.status == "requires_action":

@@ -140,7 +140,8 @@ def abandon_step(
 def _locked(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
     session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
     turn = session.turn()
-    assert turn is not None and turn.id == turn_id
+    assert turn is not None
+    assert turn.id == turn_id
     return session, turn
 
 
@@ -205,7 +206,9 @@ def _write_call(session: LockedSession, turn: TurnRow, step: int, call: Call) ->
         session.say_item_done(item)
         output = {"call_id": call_id, "output": None, "error": call.refusal}
         session.say_item_added(
-            session.insert_item(turn, "function_call_output", output, status="failed", private={"refusal": True})
+            session.insert_item(
+                turn, "function_call_output", output, status="failed", private={"refusal": True}
+            )
         )
     else:
         session.say_item_added(item)

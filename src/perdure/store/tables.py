@@ -8,8 +8,8 @@ database, a plain text column cannot.
 
 from __future__ import annotations
 
+from sqlalchemy import JSON as SqlJson
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -31,6 +31,7 @@ metadata = MetaData(
 )
 
 Id = String(64)
+JSON = SqlJson(none_as_null=True)
 
 api_keys = Table(
     "api_keys",
@@ -88,6 +89,9 @@ sessions = Table(
     Column("error", JSON, nullable=True),
     Column("usage", JSON, nullable=True),
     Column("usage_unknown", Boolean, nullable=False),
+    # How many inbox rows and open calls there are, so that none are looked for when there are none.
+    Column("inbox_count", Integer, nullable=False),
+    Column("open_calls", Integer, nullable=False),
     # The unfinished root turn, if there is one.
     Column("turn_id", Id, nullable=True),
     # When a sweep must look at the session again (deadlines); null when nothing is timed.

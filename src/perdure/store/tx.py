@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from perdure.wire.events import SessionEvent
+from perdure.wire.events import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Published:
     session_id: str
     epoch: int
     seq: int
-    event: SessionEvent
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)

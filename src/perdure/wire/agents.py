@@ -261,7 +261,10 @@ def _changed(
 def _sized(settings: AgentSettings, param: str) -> AgentSettings:
     size = len((settings.instructions or "").encode("utf-8", "surrogatepass"))
     # The list alone stays below its own limit, so shorter instructions cannot exceed this one.
-    if size > MAX_CONFIGURATION_BYTES - MAX_TOOLS_BYTES and size + tools_bytes(settings.tools) > MAX_CONFIGURATION_BYTES:
+    if (
+        size > MAX_CONFIGURATION_BYTES - MAX_TOOLS_BYTES
+        and size + tools_bytes(settings.tools) > MAX_CONFIGURATION_BYTES
+    ):
         raise InvalidRequest(
             f"Invalid '{param}': instructions and tools are too large together. Expected at most "
             f"{MAX_CONFIGURATION_BYTES:,} bytes.",

@@ -27,9 +27,7 @@ def check_combination(
         raise InvalidRequest(message.replace("{param}", path), param=path)
 
 
-def combination_fault(
-    tools: Sequence[Tool], environment: EnvironmentParams
-) -> tuple[int, str, str] | None:
+def combination_fault(tools: Sequence[Tool], environment: EnvironmentParams) -> tuple[int, str, str] | None:
     """The first tool that cannot work: its index, the member at fault, and a message with `{param}`."""
     for index, tool in enumerate(tools):
         if tool.type == "computer_use" and not _may_have_desktop(environment):

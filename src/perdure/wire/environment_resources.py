@@ -10,9 +10,7 @@ from perdure.wire.shapes import Resource
 
 ContainerSize = Literal["small", "medium", "large"]
 NetworkAccess = Literal["enabled", "disabled", "restricted"]
-EnvironmentStatus = Literal[
-    "pending", "ready", "connected", "disconnected", "suspended", "expired", "failed"
-]
+EnvironmentStatus = Literal["pending", "ready", "connected", "disconnected", "suspended", "expired", "failed"]
 
 
 class Network(Resource):
@@ -106,7 +104,7 @@ Environment = Annotated[
 EnvironmentAdapter: TypeAdapter[Environment] = TypeAdapter(Environment)
 
 
-class EnvironmentError(Resource):
+class EnvironmentFault(Resource):
     type: str
     code: str
     message: str
@@ -118,7 +116,7 @@ class EnvironmentState(Resource):
     id: str
     type: str
     status: EnvironmentStatus
-    error: EnvironmentError | None = None
+    error: EnvironmentFault | None = None
 
 
 class EnvironmentInfo(Resource):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from perdure.wire.environment_resources import ContainerSize, NetworkAccess
 from perdure.wire.environment_rules import (
@@ -26,8 +26,21 @@ from perdure.wire.environment_rules import (
 from perdure.wire.shapes import Omissible, Request, refusal
 
 ShortId = Annotated[str, Field(min_length=1, max_length=64)]
-VaultIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=64)]
 MAX_VAULTS = 10
+
+
+def _check_vaults(vault_ids: list[str]) -> list[str]:
+    distinct = list(dict.fromkeys(vault_ids))
+    if len(distinct) > MAX_VAULTS:
+        raise refusal(
+            f"Invalid '{{param}}': array too long. Expected at most {MAX_VAULTS} different vaults, but got "
+            f"{len(distinct)} instead."
+        )
+    return distinct
+
+
+VaultIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], AfterValidator(_check_vaults)]
+"""Vaults of a session or an environment, each once."""
 
 
 class InlineFileParams(Request):
@@ -216,11 +229,6 @@ class EnvironmentCreate(Request):
     environment: PrewarmedEnvironmentParams
     vault_ids: VaultIds | None = None
 
-    @model_validator(mode="after")
-    def _check_vaults(self) -> EnvironmentCreate:
-        check_vault_count(self.vault_ids)
-        return self
-
 
 class TemplateCreate(_HostedFields):
     """Body of creating a template."""
@@ -230,19 +238,3 @@ class TemplateCreate(_HostedFields):
 
 class TemplateUpdate(TemplateCreate):
     """Body of updating a template: fields in `model_fields_set` replace, null resets, the others stay."""
-
-
-def distinct(ids: list[str] | None) -> list[str]:
-    """The ids in order, each once."""
-    return list(dict.fromkeys(ids or []))
-
-
-def check_vault_count(vault_ids: list[str] | None) -> None:
-    """Refuse more vaults than a session or an environment can have."""
-    count = len(distinct(vault_ids))
-    if count > MAX_VAULTS:
-        raise refusal(
-            f"Invalid '{{param}}': array too long. Expected at most {MAX_VAULTS} different vaults, but got "
-            f"{count} instead.",
-            "vault_ids",
-        )

@@ -23,6 +23,12 @@ class Event(Resource):
     obfuscation: Annotated[str | None, Field(exclude_if=absent)] = None
 
 
+def type_of(event: Event) -> str:
+    """The protocol's name of an event's kind."""
+    name: str = event.type  # type: ignore[attr-defined]
+    return name
+
+
 class SessionStateEvent(Event):
     """A snapshot of the session in a new status."""
 

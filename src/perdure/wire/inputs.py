@@ -59,7 +59,9 @@ class UserMessageInput(Request):
     @model_validator(mode="after")
     def _check_content(self) -> UserMessageInput:
         if not any(part.type == "input_image" or part.text for part in self.content):
-            raise refusal("Invalid '{param}': a message needs at least one non-empty content part.", "content")
+            raise refusal(
+                "Invalid '{param}': a message needs at least one non-empty content part.", "content"
+            )
         for index, part in enumerate(self.content):
             if part.type == "input_text":
                 check_text(part.text, MAX_MESSAGE_TEXT, "content", index, "text")

@@ -15,8 +15,6 @@ from perdure.wire.environments import (
     HostedEnvironmentParams,
     ShortId,
     VaultIds,
-    check_vault_count,
-    distinct,
 )
 from perdure.wire.inputs import MAX_MESSAGE_TEXT, InputTextPart, UserMessageInput, check_text
 from perdure.wire.metadata import Metadata
@@ -79,11 +77,6 @@ class SessionCreate(Request):
             return [UserMessageInput(role="user", content=[part])]
         return self.input or []
 
-    @property
-    def vaults(self) -> list[str]:
-        """The vaults, each once."""
-        return distinct(self.vault_ids)
-
     @model_validator(mode="after")
     def _check(self) -> SessionCreate:
         if self.agent_id is None and (self.agent is None or self.agent.model is None):
@@ -93,16 +86,13 @@ class SessionCreate(Request):
                 "Invalid '{param}': stream options are only permitted with 'stream' set to true.",
                 "stream_options",
             )
-        check_vault_count(self.vault_ids)
         self._check_input()
         self._check_environment()
         return self
 
     def _check_input(self) -> None:
         if self.input == "":
-            raise refusal(
-                "Invalid '{param}': empty string. Give a text, or leave the input out.", "input"
-            )
+            raise refusal("Invalid '{param}': empty string. Give a text, or leave the input out.", "input")
         if isinstance(self.input, str):
             check_text(self.input, MAX_MESSAGE_TEXT, "input")
         if self.input:

@@ -138,7 +138,7 @@ ToolList = Annotated[list[Tool], AfterValidator(_check_tools)]
 SavedToolList = Annotated[list[SavedTool], AfterValidator(_check_saved_tools)]
 
 
-def full_tools(tools: Sequence[SavedTool]) -> list[Tool]:
+def full_tools(tools: Sequence[Tool | SavedTool]) -> list[Tool]:
     """A saved agent's tools in the form in which settings keep them."""
     return [_full_mcp(tool) if isinstance(tool, SavedMcpTool) else tool for tool in tools]
 

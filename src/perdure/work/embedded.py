@@ -96,7 +96,8 @@ class EmbeddedWork:
             try:
                 for session_id in await self._deps.store.read(due_sessions, now_us()):
                     self.wake(session_id)
-                while await self._deps.store.write(purge_deleted, PURGE_ROWS):
-                    await asyncio.sleep(0)
+                removed = PURGE_ROWS
+                while removed:
+                    removed = await self._deps.store.write(purge_deleted, PURGE_ROWS)
             except Exception:
                 log.exception("the sweep failed")

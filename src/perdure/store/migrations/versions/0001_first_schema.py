@@ -147,6 +147,8 @@ def upgrade() -> None:
         sa.Column("error", sa.JSON(), nullable=True),
         sa.Column("usage", sa.JSON(), nullable=True),
         sa.Column("usage_unknown", sa.Boolean(), nullable=False),
+        sa.Column("inbox_count", sa.Integer(), nullable=False),
+        sa.Column("open_calls", sa.Integer(), nullable=False),
         sa.Column("turn_id", sa.String(length=64), nullable=True),
         sa.Column("wake_at", sa.BigInteger(), nullable=True),
         sa.Column("deleted_us", sa.BigInteger(), nullable=True),

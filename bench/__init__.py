@@ -1,0 +1,1 @@
+"""Benchmarks: our numbers beside their limits and beside a bare client, measured in the same run."""

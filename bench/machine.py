@@ -1,0 +1,80 @@
+"""What the machine tells: CPU time and memory of a process, cores, the cost of a disk write."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+PAGE = resource.getpagesize()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far, all threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+
+
+def cores() -> tuple[frozenset[int], frozenset[int]]:
+    """One core for the server, one for provider and client; the same one where there is no second."""
+    usable = sorted(os.sched_getaffinity(0))
+    return frozenset({usable[-1]}), frozenset({usable[0]})
+
+
+@contextmanager
+def pinned(to: frozenset[int] | None) -> Iterator[None]:
+    """Run on these cores inside, and with all that is started there; None changes nothing."""
+    before = os.sched_getaffinity(0)
+    if to is not None:
+        os.sched_setaffinity(0, to)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def raise_file_limit() -> int:
+    """Allow as many open files as the system lets us; returns how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def sync_seconds(directory: Path, tries: int = 100) -> float:
+    """How long making 4 KiB durable takes in a directory, at the median."""
+    taken = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for index in range(tries):
+            os.pwrite(file.fileno(), b"x" * 4096, index * 4096)
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - started)
+    return median(taken)
+
+
+def describe(directory: Path) -> dict[str, str]:
+    """What a reader must know to compare numbers."""
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "processor": model,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "durable 4 KiB write": f"{sync_seconds(directory) * 1e3:.2f} ms",
+    }

@@ -1,0 +1,114 @@
+"""Statements of the hot path: compiled once per database, then run without a query builder.
+
+A `Statement` is an ordinary SQLAlchemy statement whose text, parameter order and JSON columns are
+looked up once; running it costs little more than the driver does. Everything else in the store uses
+SQLAlchemy as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import JSON, Boolean, Connection, Insert, Select, Table, Update, bindparam, insert, update
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import Delete
+
+Convert = Callable[[Any], Any]
+
+
+def _dump(value: Any) -> str | None:
+    return None if value is None else orjson.dumps(value).decode()
+
+
+def _load(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    sql: str
+    names: tuple[str, ...]
+    positional: bool
+    dumps: frozenset[str]
+    columns: tuple[str, ...]
+    loads: tuple[tuple[int, Convert], ...]
+
+
+class Statement:
+    """See the module's text. Every parameter of the statement is a `bindparam`."""
+
+    def __init__(self, clause: Select[Any] | Insert | Update | Delete) -> None:
+        self._clause = clause
+        self._compiled: dict[str, _Compiled] = {}
+
+    def execute(self, conn: Connection, parameters: Mapping[str, Any]) -> int:
+        """Run it for its effect; returns how many rows it touched."""
+        compiled = self._for(conn.dialect)
+        return conn.exec_driver_sql(compiled.sql, _bound(compiled, parameters)).rowcount
+
+    def fetch(self, conn: Connection, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Run it and return its rows by column name, JSON parsed."""
+        compiled = self._for(conn.dialect)
+        found = conn.exec_driver_sql(compiled.sql, _bound(compiled, parameters)).fetchall()
+        rows: list[dict[str, Any]] = []
+        for values in found:
+            row = list(values)
+            for index, load in compiled.loads:
+                row[index] = load(row[index])
+            rows.append(dict(zip(compiled.columns, row, strict=True)))
+        return rows
+
+    def _for(self, dialect: Dialect) -> _Compiled:
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compiled[dialect.name] = _compile(self._clause, dialect)
+        return compiled
+
+
+def insert_into(table: Table) -> Statement:
+    """An insert of one whole row; parameters are named like the columns."""
+    return Statement(insert(table).values({column.name: bindparam(column.name) for column in table.columns}))
+
+
+def update_where(table: Table, columns: Sequence[str], *keys: str) -> Statement:
+    """An update of `columns` (parameters named like them) where each key equals `key_<name>`."""
+    statement = update(table).values({name: bindparam(name) for name in columns})
+    for key in keys:
+        statement = statement.where(table.c[key] == bindparam(f"key_{key}"))
+    return Statement(statement)
+
+
+def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -> _Compiled:
+    compiled = clause.compile(dialect=dialect)
+    binds: Mapping[str, Any] = compiled.binds
+    columns: tuple[str, ...] = ()
+    loads: list[tuple[int, Convert]] = []
+    if isinstance(clause, Select):
+        selected = list(clause.selected_columns)
+        columns = tuple(column.name for column in selected)
+        for index, column in enumerate(selected):
+            if isinstance(column.type, JSON):
+                loads.append((index, _load))
+            elif isinstance(column.type, Boolean):
+                loads.append((index, bool))
+    names = tuple(compiled.positiontup) if compiled.positiontup is not None else tuple(binds)
+    return _Compiled(
+        sql=str(compiled),
+        names=names,
+        positional=compiled.positiontup is not None,
+        dumps=frozenset(name for name, bind in binds.items() if isinstance(bind.type, JSON)),
+        columns=columns,
+        loads=tuple(loads),
+    )
+
+
+def _bound(compiled: _Compiled, parameters: Mapping[str, Any]) -> Any:
+    dumps = compiled.dumps
+    if compiled.positional:
+        return tuple(
+            _dump(parameters[name]) if name in dumps else parameters[name] for name in compiled.names
+        )
+    return {name: _dump(parameters[name]) if name in dumps else parameters[name] for name in compiled.names}

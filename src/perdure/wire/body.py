@@ -1,0 +1,115 @@
+"""Request bodies: bytes to JSON, strictly."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import jiter
+
+from perdure.wire.errors import InvalidRequest, PayloadTooLarge
+
+_BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line (\d+) column (\d+)', re.DOTALL)
+_POSITION = re.compile(r"^(.*) at line (\d+) column (\d+)$", re.DOTALL)
+# Only such a number can be read as infinity.
+_HUGE_NUMBER = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+
+
+def parse_json(raw: bytes, *, max_bytes: int) -> dict[str, Any]:
+    """The JSON object a request body holds. U+0000 escapes are legal and stay.
+
+    Raises:
+        InvalidRequest: the body is empty, not UTF-8, not JSON or not an object, has a byte order mark,
+            a repeated key, a lone surrogate or a number out of range, or is nested too deeply.
+        PayloadTooLarge: it has more than `max_bytes` bytes.
+    """
+    if len(raw) > max_bytes:
+        raise PayloadTooLarge(max_bytes)
+    if raw.startswith(_BOMS):
+        raise InvalidRequest("The request body starts with a byte order mark. Send plain UTF-8 without one.")
+    if not raw.strip(b" \t\r\n"):
+        raise InvalidRequest("The request body is empty. Send a JSON object.")
+    try:
+        value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
+    except ValueError as error:
+        raise _explain(raw, str(error)) from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"The request body must be a JSON object, but it is {json_type(value)}.")
+    if _HUGE_NUMBER.search(raw) and _has_infinity(value):
+        raise InvalidRequest("The request body has a number that is out of range.")
+    return value
+
+
+def json_type(value: object) -> str:
+    """The JSON type of a value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a decimal number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _explain(raw: bytes, fault: str) -> InvalidRequest:
+    duplicate = _DUPLICATE.match(fault)
+    if duplicate is not None:
+        key, line, column = duplicate.groups()
+        return InvalidRequest(
+            f"Duplicate key '{_bounded(key)}' in the JSON body at line {line} column {column}. Give every key once.",
+            param=_bounded(key),
+        )
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return InvalidRequest(
+            f"The request body is not valid UTF-8 (byte {error.start}). Encode it as UTF-8."
+        )
+    position = _POSITION.match(fault)
+    what, line, column = position.groups() if position is not None else (fault, "1", "1")
+    if "recursion limit" in what:
+        return InvalidRequest("The request body is nested too deeply. Use fewer levels.")
+    if "surrogate" in what or "hex escape" in what:
+        return InvalidRequest(
+            f"Invalid JSON body: lone surrogate in a \\u escape at line {line} column {column}. Escape characters "
+            "as complete surrogate pairs, or send them as UTF-8."
+            if _has_lone_surrogate(raw)
+            else f"Invalid JSON body: incomplete \\u escape at line {line} column {column}."
+        )
+    if re.search(rb"\b(NaN|Infinity)\b", raw) and ("expected value" in what or "invalid number" in what):
+        return InvalidRequest(
+            f"Invalid JSON body: {what} at line {line} column {column}. NaN and Infinity are not JSON; use null."
+        )
+    return InvalidRequest(f"Invalid JSON body: {what} at line {line} column {column}.")
+
+
+def _has_lone_surrogate(raw: bytes) -> bool:
+    # Pairs are removed first; what remains of the range is alone.
+    pairs = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    return re.search(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", re.sub(pairs, b"", raw)) is not None
+
+
+def _has_infinity(value: Any) -> bool:
+    match value:
+        case float():
+            return math.isinf(value)
+        case dict():
+            return any(_has_infinity(member) for member in value.values())
+        case list():
+            return any(_has_infinity(member) for member in value)
+        case _:
+            return False
+
+
+def _bounded(key: str) -> str:
+    return key if len(key) <= 64 else key[:63] + "…"

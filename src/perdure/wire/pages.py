@@ -1,0 +1,81 @@
+"""Pages of lists, and the query that asks for one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.wire.shapes import Resource
+
+T = TypeVar("T", bound=BaseModel)
+Order = Literal["asc", "desc"]
+
+MAX_LIMIT = 100
+DEFAULT_LIMIT = 20
+
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+
+
+class Page(Resource, Generic[T]):
+    """The ordinary page: go on with `after` = `last_id` while `has_more`."""
+
+    object: Literal["list"] = "list"
+    data: list[T]
+    first_id: str | None = None
+    last_id: str | None = None
+    has_more: bool
+
+    @classmethod
+    def of(cls, data: list[T], *, has_more: bool) -> Page[T]:
+        """A page of resources that have ids."""
+        ids = [getattr(data[0], "id", None), getattr(data[-1], "id", None)] if data else [None, None]
+        return cls(data=data, first_id=ids[0], last_id=ids[1], has_more=has_more)
+
+
+class TokenPage(Resource, Generic[T]):
+    """A page of things without ids: go on with `page` = `next` while `has_more`."""
+
+    object: Literal["page"] = "page"
+    data: list[T]
+    next: str | None = None
+    has_more: bool
+
+
+class PageQuery(BaseModel):
+    """Query of an ordinary list; values arrive as text, out of range is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    limit: Limit = DEFAULT_LIMIT
+    order: Order = "desc"
+    after: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class SessionQuery(PageQuery):
+    """Query of the list of sessions; the metadata filter is read by `metadata.metadata_filter`."""
+
+    agent_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class ArtifactQuery(PageQuery):
+    environment_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class EnvironmentQuery(PageQuery):
+    type: Literal["openai_hosted"] | None = None
+
+
+class AutomationQuery(PageQuery):
+    session_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class FileQuery(BaseModel):
+    """Query of the list of an environment's files; a token goes with the same path, order and limit."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    limit: Limit = DEFAULT_LIMIT
+    order: Order = "desc"
+    page: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
