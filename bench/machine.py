@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import resource
@@ -26,6 +27,7 @@ def rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
 
 
+@functools.cache
 def cores() -> tuple[frozenset[int], frozenset[int]]:
     """One core for the server, one for provider and client; the same one where there is no second."""
     usable = sorted(os.sched_getaffinity(0))
@@ -72,7 +74,7 @@ def describe(directory: Path) -> dict[str, str]:
             break
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": str(os.cpu_count()),
         "processor": model,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -24,10 +24,14 @@ LISTENING = re.compile(r"listening on (?:http://127\.0\.0\.1:(\d+)|standard inpu
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
-CALLER = """
+DESK = """
 [[rule]]
 when = { newest = "result" }
 answer = [{ text = "The result is {result}." }]
+
+[[rule]]
+when = { user_matches = "^Hello" }
+answer = [{ text = "Good day." }]
 
 [otherwise]
 answer = [{ call = "lookup", arguments = { id = "A-1042" } }]
@@ -119,8 +123,8 @@ def start_server(
         provider: port of the fake provider, which serves the models `deltas-*`.
         settings: more TOML, before the providers.
     """
-    script = directory / "caller.toml"
-    script.write_text(CALLER)
+    script = directory / "desk.toml"
+    script.write_text(DESK)
     config = directory / "perdure.toml"
     config.write_text(
         f"""{settings}
@@ -135,10 +139,10 @@ api_key = "provider-key"
 models = ["deltas-*"]
 
 [[provider]]
-name = "caller"
+name = "desk"
 protocol = "scripted"
 script = "{script}"
-models = ["caller"]
+models = ["desk"]
 """
     )
     command = ["-m", "perdure.cli.main", "serve", "--host", "127.0.0.1", "--port", "0"]

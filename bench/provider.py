@@ -14,6 +14,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterator
+from typing import cast
 
 import orjson
 import uvloop
@@ -105,8 +106,8 @@ class Provider(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # No isinstance: uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -130,7 +131,7 @@ class Provider(asyncio.Protocol):
             if len(self._received) < total:
                 return
             # The model's name stands at the front of the body; the rest is not looked at.
-            model = MODEL.search(self._received, end, min(total, end + 400))
+            model = MODEL.search(bytes(self._received[end : min(total, end + 400)]))
             del self._received[:total]
             self._answer(model)
 

@@ -1,7 +1,7 @@
 """One session, one tool, one answer, on a running server.
 
-    perdure serve
-    PERDURE_API_KEY=$(cat ~/.local/share/perdure/api-key) python examples/order_lookup.py A-1042
+perdure serve
+PERDURE_API_KEY=$(cat ~/.local/share/perdure/api-key) python examples/order_lookup.py A-1042
 """
 
 from __future__ import annotations

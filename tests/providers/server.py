@@ -72,6 +72,7 @@ class FakeProvider:
         self._api_key = api_key
         self._max_body = max_body
         self._context_window = context_window
+        self._arrival = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -92,6 +93,12 @@ class FakeProvider:
 
     def queue(self, *plans: Plan) -> None:
         self._plans.extend(plans)
+
+    async def request(self, number: int) -> Recorded:
+        """The request with this number, counted from 0, once it has arrived."""
+        async with self._arrival:
+            await self._arrival.wait_for(lambda: len(self.requests) > number)
+        return self.requests[number]
 
     @property
     def unplayed(self) -> int:
@@ -150,7 +157,9 @@ class FakeProvider:
             return self._reject(Violation("We could not parse the JSON body of your request."))
         peer = request.transport.get_extra_info("peername") if request.transport else (None, 0)
         recorded = Recorded(body, request.headers.copy(), peer[1])
-        self.requests.append(recorded)
+        async with self._arrival:
+            self.requests.append(recorded)
+            self._arrival.notify_all()
         if len(data) // 4 > self._context_window:
             message = (
                 f"Your input exceeds the context window of this model: it has {len(data) // 4} tokens,"

@@ -8,7 +8,7 @@ from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_res
 from perdure.api.keyring import Caller
 from perdure.api.routing import router
 from perdure.api.services import Services
-from perdure.api.support import check_model
+from perdure.api.support import check_model, check_schemas
 from perdure.store.agents import create_agent, delete_agent, list_agents, read_agent, update_agent
 from perdure.store.idempotency import run_once
 from perdure.wire.agents import Agent, AgentCreate, AgentDeleted, AgentUpdate
@@ -22,6 +22,7 @@ routes = router("/v1/agents", "agents")
 async def create(services: UseServices, caller: UseCaller, key: UseKey, body: AgentCreate) -> Response:
     """Save an agent configuration."""
     check_model(services, body.model, "model")
+    check_schemas(body.tools, body.text, "")
     outcome = await services.store.write(
         lambda tx: run_once(tx, key, lambda: create_agent(tx, caller.project_id, body))
     )
@@ -45,6 +46,7 @@ async def update(services: UseServices, caller: UseCaller, agent_id: str, body: 
     """Change a saved agent; existing sessions keep their copy."""
     if body.model is not None:
         check_model(services, body.model, "model")
+    check_schemas(body.tools, body.text, "")
     agent = await services.store.write(update_agent, caller.project_id, agent_id, body)
     if agent is None:
         raise NotFound()

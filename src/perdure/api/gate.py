@@ -64,7 +64,10 @@ class Gate:
         raw: bytes = scope.get("raw_path") or path.encode()
         if path in OPEN_PATHS:
             return
-        if b"//" in raw or b"%2e" in raw.lower() or (raw.endswith(b"/") and len(raw) > 1):
+        # No id and no route has a character that needs escaping: an escape is only ever a trick.
+        if b"//" in raw or b"%" in raw or not raw.isascii() or raw.split(b"/")[-1] in (b"", b".", b".."):
+            raise NotFound()
+        if b"/../" in raw or b"/./" in raw:
             raise NotFound()
         headers = Headers(scope=scope)
         services: Services = scope["app"].state.services if "app" in scope else scope["state"]["services"]

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from perdure.api.services import Services
 from perdure.wire.body import parse_json
-from perdure.wire.errors import InvalidRequest
+from perdure.wire.errors import InvalidRequest, PayloadTooLarge
 
 METADATA_KEY = re.compile(r"metadata\[(.*)\]", re.DOTALL)
 JSON_TYPE = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECASE)
@@ -60,12 +60,15 @@ async def _with_json(request: Request) -> Request:
 
 async def _read_body(request: Request, limit: int) -> bytes:
     """The whole body; a client that sends more than the limit is told before all of it is read."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit:
+        raise PayloadTooLarge(limit)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
-            raise InvalidRequest(f"The request body is larger than {limit} bytes.")
+            raise PayloadTooLarge(limit)
         chunks.append(chunk)
     return b"".join(chunks)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import signal
 import socket
 import sys
 from types import FrameType
@@ -39,7 +40,9 @@ class Server(uvicorn.Server):
             print(f"perdure listening on http://{shown}:{port}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
+        # Not uvicorn's own: that raises the signal again at the end, and a clean stop exits with 0.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
         app = self.config.app
         if isinstance(app, FastAPI) and hasattr(app.state, "services"):
             asyncio.get_running_loop().call_soon_threadsafe(app.state.services.hub.close)

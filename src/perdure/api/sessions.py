@@ -13,7 +13,7 @@ from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.replay import replay_creation
 from perdure.api.routing import METADATA_KEY, router
 from perdure.api.streams import EventStream, FirstTurnEnd
-from perdure.api.support import check_model, check_review, check_session, check_tools
+from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
 from perdure.store.idempotency import run_once
 from perdure.store.sessions import (
     create_session,
@@ -102,6 +102,7 @@ async def update(services: UseServices, caller: UseCaller, session_id: str, body
         if body.agent.model is not None:
             check_model(services, body.agent.model, "agent.model")
         check_tools(body.agent.tools or (), "agent.tools")
+        check_schemas(body.agent.tools, None, "agent.")
     check_review(body.review)
     return json_response(await services.store.write(update_session, session_id, caller.project_id, body))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.api.services import Services
+from perdure.schema.bounds import check_schema
+from perdure.schema.refusals import SchemaRefused
+from perdure.wire.agent_options import JsonSchemaFormat, JsonSchemaFormatParams, Text, TextParams
 from perdure.wire.agents import AgentSettings
 from perdure.wire.errors import InvalidRequest, ModelNotFound, NotFound
 from perdure.wire.sessions import SessionCreate
@@ -19,6 +22,28 @@ def check_model(services: Services, model: str, param: str) -> None:
     """Raises ModelNotFound when no provider serves the name."""
     if not services.registry.knows(model):
         raise ModelNotFound(model, param)
+
+
+def check_schemas(tools: Sequence[Any] | None, text: Text | TextParams | None, prefix: str) -> None:
+    """Refuse schemas that no call could be held against, or that were made to exhaust a validator.
+
+    Raises:
+        InvalidRequest: `param` names the schema, the message the place in it.
+    """
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, FunctionTool):
+            _check_schema(tool.parameters, f"{prefix}tools[{index}].parameters")
+    shape = None if text is None else text.format
+    if isinstance(shape, JsonSchemaFormat | JsonSchemaFormatParams):
+        _check_schema(shape.schema_, f"{prefix}text.format.schema")
+
+
+def _check_schema(schema: Mapping[str, Any], param: str) -> None:
+    try:
+        check_schema(schema)
+    except SchemaRefused as error:
+        message = f"Invalid '{param}': {error.reason} (at {error.path})."
+        raise InvalidRequest(message, param=param) from error
 
 
 def check_session(services: Services, body: SessionCreate, settings: AgentSettings) -> None:
@@ -35,6 +60,7 @@ def check_session(services: Services, body: SessionCreate, settings: AgentSettin
             param="environment.type",
         )
     check_tools(settings.tools, "agent.tools")
+    check_schemas(settings.tools, settings.text, "agent.")
     if body.vault_ids:
         raise NotFound(f"No vault found with id '{body.vault_ids[0]}'.", param="vault_ids")
     check_review(body.review)

@@ -12,8 +12,9 @@ from typing import Any
 
 from perdure.harness.conversation import Conversation
 from perdure.models.messages import CallDone, MessageDone, Native, ReasoningDone
-from perdure.schema.arguments import ArgumentFault, describe_problems, parse_arguments, validator_for
+from perdure.schema.arguments import describe_fault, describe_problems, validator_for
 from perdure.schema.outputs import output_problems
+from perdure.schema.texts import ArgumentFault, parse_arguments
 from perdure.store.rows import ItemRow
 from perdure.store.steps import Call, Text
 from perdure.wire.tools import FunctionTool
@@ -23,8 +24,9 @@ Output = MessageDone | ReasoningDone | CallDone
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an answer is held against."""
+    """What an answer is held against. `show_reasoning`: summaries become items."""
 
+    show_reasoning: bool
     functions: Mapping[str, FunctionTool]
     output_schema: Mapping[str, Any] | None
     validate_arguments: bool
@@ -59,6 +61,8 @@ def read_answer(
     note, fault = (None, None) if has_calls else _judge_output(finished, rules, history, turn_id)
     last_text = max((o.output for o in finished if isinstance(o, MessageDone)), default=-1)
     outputs: list[Text | Call] = []
+    # Provider data of reasoning is kept with the output that followed it: it is replayed only together.
+    thought: list[ReasoningDone] = []
     for output in finished:
         row = opened.get(output.output)
         match output:
@@ -67,17 +71,16 @@ def read_answer(
                     continue
                 working = has_calls or note is not None
                 phase = "commentary" if working else (output.phase or "final_answer")
-                private = _private(output.native, note if output.output == last_text else None)
+                private = _private(output.native, thought, note if output.output == last_text else None)
                 outputs.append(Text("message", message_data(output.text, phase), row, private))
+                thought = []
             case ReasoningDone():
-                # Kept even without a summary when the provider wants its own data back.
-                if row is None and not any(output.summary) and output.native is None:
-                    continue
-                outputs.append(
-                    Text("reasoning", reasoning_data(output.summary), row, _private(output.native))
-                )
+                if row is not None or (rules.show_reasoning and any(output.summary)):
+                    outputs.append(Text("reasoning", reasoning_data(output.summary), row))
+                thought.append(output)
             case CallDone():
-                outputs.append(_read_call(output, rules, history, turn_id))
+                outputs.append(_read_call(output, thought, rules, history, turn_id))
+                thought = []
     return Answer(tuple(outputs), ends_turn=not has_calls and note is None, fault=fault)
 
 
@@ -89,26 +92,37 @@ def reasoning_data(summary: Sequence[str]) -> dict[str, Any]:
     return {"summary": [{"type": "summary_text", "text": text} for text in summary]}
 
 
-def _private(native: Native | None, note: str | None = None) -> dict[str, Any] | None:
+def _private(
+    native: Native | None, thought: Sequence[ReasoningDone], note: str | None = None
+) -> dict[str, Any] | None:
     private: dict[str, Any] = {}
     if native is not None:
-        private["native"] = {
-            "provider": native.provider,
-            "model": native.model,
-            "data": dict(native.data),
-        }
+        private["native"] = _stored(native)
+    reasoning = [
+        {"summary": list(each.summary), "native": _stored(each.native)}
+        for each in thought
+        if each.native is not None
+    ]
+    if reasoning:
+        private["reasoning"] = reasoning
     if note is not None:
         private["note"] = note
     return private or None
 
 
-def _read_call(call: CallDone, rules: Rules, history: Conversation, turn_id: str) -> Call:
+def _stored(native: Native) -> dict[str, Any]:
+    return {"provider": native.provider, "model": native.model, "data": dict(native.data)}
+
+
+def _read_call(
+    call: CallDone, thought: Sequence[ReasoningDone], rules: Rules, history: Conversation, turn_id: str
+) -> Call:
     arguments: Any
     refusal: str | None = None
     parsed = parse_arguments(call.arguments)
     if isinstance(parsed, ArgumentFault):
         arguments = call.arguments[:65536]
-        refusal = f"{call.name}: the arguments are not valid. {parsed.message}"
+        refusal = describe_fault(call.name, parsed)
     else:
         arguments = parsed
     function = rules.functions.get(call.name)
@@ -119,7 +133,7 @@ def _read_call(call: CallDone, rules: Rules, history: Conversation, turn_id: str
         if problems and _repairs(call.name, history, turn_id) < rules.repaired_calls:
             refusal = describe_problems(call.name, problems)
     is_async = function is not None and function.async_ and refusal is None
-    private = _private(call.native) or {}
+    private = _private(call.native, thought) or {}
     if is_async:
         private["async"] = True
     if refusal is not None:

@@ -7,7 +7,7 @@ broke off is shown only where nothing replaced it. Whatever ended a turn, the ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -112,23 +112,23 @@ class _Builder:
         """Add what one model call put out; `closing`: it is the last of a turn that has ended."""
         shown = [row for row in outputs if self._is_shown(row, closing)]
         calls: list[ItemRow] = []
-        for index, row in enumerate(shown):
+        for row in shown:
+            private = row.private or {}
+            for thought in private.get("reasoning", ()):
+                native = self._native(thought["native"])
+                if native is not None:
+                    self.entries.append(Reasoning(tuple(thought["summary"]), native))
             match row.type:
                 case "message":
                     text = "".join(part["text"] for part in row.data["content"])
-                    native = self._native(row) if row.status == "completed" else None
+                    native = self._native(private.get("native"))
                     self.entries.append(AssistantMessage(text, row.data["phase"], native))
-                case "reasoning":
-                    followed = any(later.type != "reasoning" for later in shown[index + 1 :])
-                    native = self._native(row)
-                    if followed and native is not None:
-                        summary = tuple(part["text"] for part in row.data["summary"])
-                        self.entries.append(Reasoning(summary, native))
                 case "function_call":
                     calls.append(row)
                     arguments = _arguments(row.data["arguments"])
+                    native = self._native(private.get("native"))
                     self.entries.append(
-                        FunctionCall(row.data["call_id"], row.data["name"], arguments, self._native(row))
+                        FunctionCall(row.data["call_id"], row.data["name"], arguments, native)
                     )
         for row in calls:
             self.entries.append(self._result_of(row))
@@ -143,13 +143,12 @@ class _Builder:
                 text = any(part["text"] for part in row.data["content"])
                 return text and (row.status == "completed" or (row.status == "incomplete" and closing))
             case "reasoning":
-                return row.status == "completed"
+                return False  # a summary is for people; providers get their own data back
             case _:
                 return True
 
-    def _native(self, row: ItemRow) -> Native | None:
+    def _native(self, stored: Mapping[str, Any] | None) -> Native | None:
         """Provider data, if the model about to be called is the one that produced it."""
-        stored = (row.private or {}).get("native")
         if stored is None or stored["provider"] != self._provider or stored["model"] != self._model:
             return None
         return Native(stored["provider"], stored["model"], stored["data"])

@@ -180,6 +180,8 @@ class Step:
                             writing = await self._open(attempt, event.output, "message")
                         writing.live.append_text(event.text)
                         await self._checkpoint(writing)
+                    case ReasoningDelta() if request.summary is None:
+                        pass  # kept for the provider, not shown: no summary was asked for
                     case ReasoningDelta():
                         writing = attempt.writing.get(event.output)
                         if writing is None:
@@ -275,6 +277,7 @@ class Step:
         limits = self._deps.settings.limits
         text_format = self._boundary.turn_config.settings.text.format
         return Rules(
+            show_reasoning=self._boundary.turn_config.settings.reasoning.summary is not None,
             functions=functions_of(self._boundary.config.settings.tools),
             output_schema=text_format.schema_ if text_format.type == "json_schema" else None,
             validate_arguments=limits.validate_arguments,

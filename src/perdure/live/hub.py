@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterable
 
 from perdure.live.frames import DeltaFrame, EventFrame, Frame, LivePart, encode
 from perdure.wire.errors import ErrorBody
-from perdure.wire.events import Event, ItemDone, ReasoningSummaryPartAdded, SessionError
+from perdure.wire.events import (
+    Event,
+    ItemDone,
+    ReasoningSummaryPartAdded,
+    ReasoningSummaryPartDone,
+    ReasoningSummaryTextDone,
+    SessionError,
+)
 from perdure.wire.items import SummaryText
 
 # Ids of events that are never stored must differ between processes and restarts too.
@@ -135,8 +142,10 @@ class LiveItem:
     def append_summary(self, part: int, text: str) -> None:
         """Text of a part of a reasoning summary; a new part is said first."""
         while len(self.parts) <= part:
-            opened = self._open_part("reasoning_summary_text")
-            self._hub.say(self._session_id, self._part_added(len(self.parts) - 1, opened))
+            if self.parts:
+                self._close_summary(len(self.parts) - 1)
+            self._open_part("reasoning_summary_text")
+            self._say(ReasoningSummaryPartAdded, len(self.parts) - 1, part=SummaryText(text=""))
         self._append(self.parts[part], text)
 
     def texts(self) -> list[str]:
@@ -158,15 +167,23 @@ class LiveItem:
         self.parts.append(part)
         return part
 
-    def _part_added(self, index: int, part: LivePart) -> Callable[[str], Event]:
-        return lambda event_id: ReasoningSummaryPartAdded(
-            event_id=event_id,
-            session_id=self._session_id,
-            turn_id=self._turn_id,
-            item_id=part.item_id,
-            output_index=self._output_index,
-            summary_index=index,
-            part=SummaryText(text=""),
+    def _close_summary(self, index: int) -> None:
+        text = self.parts[index].text
+        self._say(ReasoningSummaryTextDone, index, text=text)
+        self._say(ReasoningSummaryPartDone, index, part=SummaryText(text=text))
+
+    def _say(self, kind: Callable[..., Event], index: int, **fields: object) -> None:
+        self._hub.say(
+            self._session_id,
+            lambda event_id: kind(
+                event_id=event_id,
+                session_id=self._session_id,
+                turn_id=self._turn_id,
+                item_id=self.item_id,
+                output_index=self._output_index,
+                summary_index=index,
+                **fields,
+            ),
         )
 
 

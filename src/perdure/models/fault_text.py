@@ -142,7 +142,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
 _SECRET = re.compile(
     r"(?P<label>\bbearer\s+"
     r"|\b(?:api[-_ ]?key|x-api-key|access[-_ ]?token|token|secret|password|authorization)"
-    r"[\"']?\s*(?:[:=]|provided:)\s*[\"']?(?:bearer\s+)?)[^\s\"',;)]{4,}"
+    r"[\"']?\s*(?:[:=]|provided:)\s*[\"']?(?:bearer\s+)?)[^\s\"',;)]{6,}"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|github_pat|xox[abp]|key)[-_][A-Za-z0-9_*.\-]{6,}"
     r"|\bAIza[0-9A-Za-z_\-]{20,}|\beyJ[A-Za-z0-9_\-]{10,}(?:\.[A-Za-z0-9_\-]+)*"
     # Long runs with digits and letters, but no ids that support asks for.

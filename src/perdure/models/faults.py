@@ -198,6 +198,8 @@ def broken(provider: ProviderSettings, error: BaseException) -> ModelError:
             )
         case aiohttp.InvalidURL():
             return _made(INVALID, f"{who} has an address that is no URL: check base_url")
+        case aiohttp.ClientHttpProxyError():
+            return _made(CONNECTION, f"{who} could not be reached: the proxy answered {error.status}")
         case aiohttp.ClientConnectorDNSError():
             return _made(CONNECTION, f"{who} could not be reached: its host name {error.host} was not found")
         case aiohttp.ClientConnectorError():
@@ -206,6 +208,8 @@ def broken(provider: ProviderSettings, error: BaseException) -> ModelError:
                 CONNECTION,
                 f"{who} could not be reached at {error.host}:{error.port}: {reason or 'no reason'}",
             )
+        case ValueError():
+            return _made(INVALID, f"{who} could not be called: {clean(provider, str(error))}")
     return _made(CONNECTION, f"{who} closed the connection before its answer was complete")
 
 

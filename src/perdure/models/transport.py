@@ -8,9 +8,9 @@ import io
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
-from yarl import URL
 
 from perdure import __version__
 from perdure.config.settings import ProviderSettings
@@ -20,6 +20,7 @@ from perdure.models.sse import FrameSplitter, FrameTooLarge
 
 DONE = b"[DONE]"
 MAX_ERROR_BODY = 256 * 1024
+ERROR_BODY_SECONDS = 10.0
 MAX_BODY = 64 * 1024 * 1024
 DRAIN_SECONDS = 1.0
 MAX_HEADER = 64 * 1024
@@ -39,7 +40,7 @@ class Transport:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._proxies: dict[tuple[str, str | None], str | None] = {}
+        self._proxies: dict[str, str | None] = {}
         self._draining: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -54,7 +55,9 @@ class Transport:
             ModelError: no connection, no answer in time, or an answer that is no success. Reading the
                 answer raises it too.
         """
-        response = await self._send(provider, url, {**HEADERS, **headers, **provider.headers}, encode(body))
+        given = (HEADERS, headers, provider.headers)
+        sent = {name.lower(): value for part in given for name, value in part.items()}
+        response = await self._send(provider, url, sent, encode(body))
         try:
             if response.status >= 300:
                 raise await _refusal(provider, response)
@@ -83,14 +86,13 @@ class Transport:
             sock_read=provider.timeout,
         )
         try:
-            target = URL(url)
             return await self._client().post(
-                target,
+                url,
                 # A large body is written piece by piece, so that it does not hold up the event loop.
                 data=data if len(data) < LARGE_BODY else io.BytesIO(data),
                 headers=headers,
                 timeout=timeout,
-                proxy=self._proxy(target),
+                proxy=self._proxy(url),
                 # A redirect would repeat the key and the conversation to an address nobody configured.
                 allow_redirects=False,
             )
@@ -107,14 +109,16 @@ class Transport:
             )
         return self._session
 
-    def _proxy(self, url: URL) -> str | None:
-        """The proxy that the usual environment variables name for a URL, looked up once per host."""
-        place = (url.scheme, url.host)
-        if place not in self._proxies:
-            proxy = urllib.request.getproxies().get(url.scheme)
-            bypassed = url.host is not None and urllib.request.proxy_bypass(url.host)
-            self._proxies[place] = proxy if proxy and not bypassed else None
-        return self._proxies[place]
+    def _proxy(self, url: str) -> str | None:
+        """The proxy that the usual environment variables name for a URL, looked up once."""
+        if url not in self._proxies:
+            parts = urlsplit(url)
+            proxy = urllib.request.getproxies().get(parts.scheme)
+            bypassed = urllib.request.proxy_bypass(parts.hostname or "")
+            if proxy and "://" not in proxy:
+                proxy = f"http://{proxy}"
+            self._proxies[url] = proxy if proxy and not bypassed else None
+        return self._proxies[url]
 
     def _retire(self, response: aiohttp.ClientResponse) -> None:
         """Give the connection back once the end of the body is read; nobody waits for that."""
@@ -225,10 +229,11 @@ async def _refusal(provider: ProviderSettings, response: aiohttp.ClientResponse)
         return faults.misaddressed(provider, f"answered {response.status}, a redirect, which is not followed")
     body = bytearray()
     try:
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > MAX_ERROR_BODY:
-                break
+        async with asyncio.timeout(ERROR_BODY_SECONDS):
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MAX_ERROR_BODY:
+                    break
     except (aiohttp.ClientError, OSError):
         # The status says enough; what is here of the body may still explain it.
         pass

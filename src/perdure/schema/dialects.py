@@ -110,7 +110,9 @@ _ROLES: dict[str, Role] = {
     "definitions": "stored",
 }
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+_MAPS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
+)
 _LIFETIME = {
     "const": (6, 2020),
     "contains": (6, 2020),
@@ -118,8 +120,6 @@ _LIFETIME = {
     "if": (7, 2020),
     "then": (7, 2020),
     "else": (7, 2020),
-    "contentEncoding": (6, 7),
-    "contentMediaType": (6, 7),
     "dependentRequired": (2019, 2020),
     "dependentSchemas": (2019, 2020),
     "minContains": (2019, 2020),

@@ -78,12 +78,15 @@ def type_of(value: object) -> str:
             return "not JSON"
 
 
-def wrong_type(allowed: Iterable[object], value: object) -> str:
-    wanted = [_TYPES.get(str(name), printable(str(name))) for name in allowed]
-    got = type_of(value)
-    if got in wanted or (got == "a number" and wanted == ["an integer"]):
-        got = "a number with a fraction"
-    return f"must be {_either(wanted)}, got {got}"
+def type_names(allowed: Iterable[object]) -> str:
+    """`a string or null`."""
+    names = list(dict.fromkeys(_TYPES.get(str(name), printable(str(name))) for name in allowed))
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def wrong_type(allowed: Sequence[object], value: object) -> str:
+    fraction = isinstance(value, float) and "integer" in allowed
+    return f"must be {type_names(allowed)}, got {'a number with a fraction' if fraction else type_of(value)}"
 
 
 def one_of(options: Sequence[object]) -> str:
@@ -134,28 +137,22 @@ def broken_rule(keyword: str, argument: object, value: object) -> str:
         case "contentMediaType", _:
             return f"must contain a document of type {quoted(argument)}"
         case _ if keyword in _BOUNDS:
-            before, unit = _BOUNDS[keyword]
-            plural = "" if argument == 1 else "s"
-            return f"{before} {quoted(argument)}{f' {unit}{plural}'.replace('ys', 'ies') if unit else ''}"
+            before, singular, plural = _BOUNDS[keyword]
+            return f"{before} {quoted(argument)} {singular if argument == 1 else plural}".rstrip()
         case _:
             return f"breaks the rule {printable(keyword)}"
 
 
 _BOUNDS = {
-    "minimum": ("must be ≥", ""),
-    "maximum": ("must be ≤", ""),
-    "exclusiveMinimum": ("must be >", ""),
-    "exclusiveMaximum": ("must be <", ""),
-    "multipleOf": ("must be a multiple of", ""),
-    "minLength": ("must have at least", "character"),
-    "maxLength": ("must have at most", "character"),
-    "minItems": ("must have at least", "item"),
-    "maxItems": ("must have at most", "item"),
-    "minProperties": ("must have at least", "property"),
-    "maxProperties": ("must have at most", "property"),
+    "minimum": ("must be ≥", "", ""),
+    "maximum": ("must be ≤", "", ""),
+    "exclusiveMinimum": ("must be >", "", ""),
+    "exclusiveMaximum": ("must be <", "", ""),
+    "multipleOf": ("must be a multiple of", "", ""),
+    "minLength": ("must have at least", "character", "characters"),
+    "maxLength": ("must have at most", "character", "characters"),
+    "minItems": ("must have at least", "item", "items"),
+    "maxItems": ("must have at most", "item", "items"),
+    "minProperties": ("must have at least", "property", "properties"),
+    "maxProperties": ("must have at most", "property", "properties"),
 }
-
-
-def _either(words: Sequence[str]) -> str:
-    unique = list(dict.fromkeys(words))
-    return unique[0] if len(unique) == 1 else f"{', '.join(unique[:-1])} or {unique[-1]}"

@@ -52,7 +52,8 @@ def close_item(
             session.say_part(wire.OutputTextDone(**where, text=text), item)
             session.say_part(wire.ContentPartDone(**where, part=OutputText(text=text)), item)
     elif item.type == "reasoning":
-        for index, part in enumerate(data["summary"]):
+        # Earlier parts ended when the next one began.
+        for index, part in list(enumerate(data["summary"]))[-1:]:
             text = part["text"]
             where["summary_index"] = index
             session.say_part(wire.ReasoningSummaryTextDone(**where, text=text), item)
@@ -86,6 +87,10 @@ def say_whole_text(session: LockedSession, item: ItemRow, data: Mapping[str, Any
             where["summary_index"] = index
             session.say_part(wire.ReasoningSummaryPartAdded(**where, part=SummaryText(text="")), item)
             session.say_part(wire.ReasoningSummaryTextDelta(**where, delta=part["text"]), item)
+            if index < len(data["summary"]) - 1:
+                text = part["text"]
+                session.say_part(wire.ReasoningSummaryTextDone(**where, text=text), item)
+                session.say_part(wire.ReasoningSummaryPartDone(**where, part=SummaryText(text=text)), item)
 
 
 def _index(item: ItemRow) -> int:

@@ -29,8 +29,8 @@ class MultiAgentParams(Request):
     def _check_limit(self) -> MultiAgentParams:
         if not self.enabled and self.max_concurrent_subagents is not None:
             raise refusal(
-                "Invalid '{param}': a limit needs 'enabled' to be true. Enable multi_agent or leave the limit "
-                "out.",
+                "Invalid '{param}': a limit needs 'enabled' to be true. Enable multi_agent or leave the "
+                "limit out.",
                 "max_concurrent_subagents",
             )
         return self

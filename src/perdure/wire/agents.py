@@ -105,7 +105,7 @@ class AgentSettings(Resource):
     reasoning: Reasoning = Reasoning()
     service_tier: ServiceTier = "auto"
     text: Text = Text()
-    tools: list[Tool] = []
+    tools: list[Tool] = Field(default_factory=list)
     compaction: Compaction = Compaction()
     experimental: Experimental = Experimental()
 

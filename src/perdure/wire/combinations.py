@@ -34,7 +34,8 @@ def combination_fault(tools: Sequence[Tool], environment: EnvironmentParams) -> 
             return (
                 index,
                 "type",
-                "Invalid '{param}': computer_use needs an openai_hosted environment with desktop.enabled true.",
+                "Invalid '{param}': computer_use needs an openai_hosted environment with desktop.enabled set "
+                "to true.",
             )
         if isinstance(tool, McpTool):
             fault = _mcp_fault(tool, environment)
@@ -74,7 +75,8 @@ def _mcp_fault(tool: McpTool, environment: EnvironmentParams) -> tuple[str, str]
             ):
                 return (
                     "transport",
-                    "Invalid '{param}': a stdio MCP server in a hosted environment needs its network enabled.",
+                    "Invalid '{param}': a stdio MCP server in a hosted environment needs its network "
+                    "enabled.",
                 )
         case HttpTransport():
             if tool.connection_origin == "environment" and environment.type == "none":

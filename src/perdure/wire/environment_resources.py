@@ -15,13 +15,13 @@ EnvironmentStatus = Literal["pending", "ready", "connected", "disconnected", "su
 
 class Network(Resource):
     access: NetworkAccess
-    allowed_domains: list[str] = []
+    allowed_domains: list[str] = Field(default_factory=list)
 
 
 class Packages(Resource):
-    npm: list[str] = []
-    python: list[str] = []
-    system: list[str] = []
+    npm: list[str] = Field(default_factory=list)
+    python: list[str] = Field(default_factory=list)
+    system: list[str] = Field(default_factory=list)
 
 
 class Desktop(Resource):
@@ -78,12 +78,12 @@ class NoEnvironment(Resource):
 class HostedEnvironment(Resource):
     type: Literal["openai_hosted"] = "openai_hosted"
     id: str
-    files: list[HostedFile] = []
-    skills: list[HostedSkill] = []
-    plugins: list[Plugin] = []
+    files: list[HostedFile] = Field(default_factory=list)
+    skills: list[HostedSkill] = Field(default_factory=list)
+    plugins: list[Plugin] = Field(default_factory=list)
     packages: Packages = Packages()
     network: Network = Network(access="enabled")
-    capability_directories: list[str] = []
+    capability_directories: list[str] = Field(default_factory=list)
     container_size: ContainerSize | None = None
     desktop: Desktop | None = None
 
@@ -95,7 +95,7 @@ class SelfHostedEnvironment(Resource):
     id: str
     remote_url: str
     workspace_directory: str
-    capability_directories: list[str] = []
+    capability_directories: list[str] = Field(default_factory=list)
 
 
 Environment = Annotated[
@@ -126,9 +126,9 @@ class EnvironmentInfo(Resource):
     object: Literal["agent.environment"] = "agent.environment"
     type: Literal["openai_hosted", "self_hosted"]
     status: EnvironmentStatus
-    files: list[HostedFile] = []
-    plugins: list[Plugin] = []
-    skills: list[HostedSkill] = []
+    files: list[HostedFile] = Field(default_factory=list)
+    plugins: list[Plugin] = Field(default_factory=list)
+    skills: list[HostedSkill] = Field(default_factory=list)
 
 
 class EnvironmentFile(Resource):
@@ -170,12 +170,12 @@ class EnvironmentTemplate(Resource):
     name: str | None = None
     created_at: int
     updated_at: int
-    files: list[TemplateFile] = []
+    files: list[TemplateFile] = Field(default_factory=list)
     network: Network = Network(access="enabled")
     packages: Packages = Packages()
-    plugins: list[Plugin] = []
-    skills: list[TemplateSkill] = []
-    capability_directories: list[str] = []
+    plugins: list[Plugin] = Field(default_factory=list)
+    skills: list[TemplateSkill] = Field(default_factory=list)
+    capability_directories: list[str] = Field(default_factory=list)
     desktop: Desktop | None = None
 
 

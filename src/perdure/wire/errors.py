@@ -73,9 +73,10 @@ class PayloadTooLarge(InvalidRequest):
     """The body exceeds the server's limit (answered as 400, as the protocol has no 413)."""
 
     def __init__(self, max_bytes: int) -> None:
+        limit = f"{max_bytes >> 20} MiB" if max_bytes % (1 << 20) == 0 else f"{max_bytes:,} bytes"
         super().__init__(
-            f"The request body is too large. Send at most {max_bytes:,} bytes, for example by passing images "
-            "as URLs instead of data URLs."
+            f"The request body is too large. Send at most {limit}, for example by passing images as URLs instead "
+            "of data URLs."
         )
 
 
@@ -155,8 +156,8 @@ class McpStartupFailed(ApiError):
     def __init__(self, server_label: str, reason: str | None = None, param: str | None = None) -> None:
         because = f": {reason.rstrip('.')}" if reason else ""
         super().__init__(
-            f"The required MCP server '{server_label}' could not be started{because}. Check its transport and "
-            "credentials, or set 'required' to false.",
+            f"The required MCP server '{server_label}' could not be started{because}. Check its transport "
+            "and credentials, or set 'required' to false.",
             code="mcp_server_startup_failed",
             param=param,
         )
@@ -195,6 +196,10 @@ class ServiceUnavailable(ApiError):
         code: str = "service_unavailable_error",
     ) -> None:
         super().__init__(message, code=code, headers=_retry_after(retry_after))
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count and count % (1 << 20) == 0 else f"{count:,} bytes"
 
 
 def _retry_after(seconds: float | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic_core import to_json
 
-from perdure.wire.shapes import Request, refusal
+from perdure.wire.shapes import PlainUnion, Request, refusal
 
 MAX_EVENTS = 64
 MAX_MESSAGE_TEXT = 1 << 20
@@ -95,8 +95,8 @@ ResultOutput = Annotated[
         custom_error_type="refused",
         custom_error_message="{text}",
         custom_error_context={
-            "text": "Invalid type for '{param}': expected a string or an array of content parts, but got {got} "
-            "instead. Serialise other results to a JSON string.",
+            "text": "Invalid type for '{param}': expected a string or an array of content parts, but got "
+            "{got} instead. Serialise other results to a JSON string.",
             "code": "invalid_request_error",
         },
     ),
@@ -179,6 +179,7 @@ class OriginDecision(Request):
 ComputerResponse = Annotated[
     Annotated[SignInSubmit | SignInCancel, Field(discriminator="action")] | OriginDecision,
     Field(discriminator="type"),
+    PlainUnion(),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from perdure.wire.actions import BrowserAuthentication
-from perdure.wire.shapes import Resource
+from perdure.wire.shapes import PlainUnion, Resource
 
 TextStatus = Literal["in_progress", "completed", "incomplete"]
 CallStatus = Literal["in_progress", "completed", "failed", "incomplete"]
@@ -249,6 +249,7 @@ OutputItem = Annotated[AssistantMessageItem | _OutputCall, Field(discriminator="
 Item = Annotated[
     MessageItem | _OutputCall | FunctionCallOutputItem | AgentMessageItem | ComputerApprovalResultItem,
     Field(discriminator="type"),
+    PlainUnion(),
 ]
 """Any item of a list or of an `item.added` event."""
 

@@ -28,8 +28,8 @@ def _check(pairs: dict[str, str]) -> dict[str, str]:
             )
         if len(value) > MAX_VALUE:
             raise refusal(
-                f"Invalid '{{param}}': string too long. Expected at most {MAX_VALUE} characters, but got "
-                f"{len(value)} instead.",
+                f"Invalid '{{param}}': string too long. Expected at most {MAX_VALUE} characters, "
+                f"but got {len(value)} instead.",
                 key,
             )
     return pairs
@@ -58,8 +58,8 @@ def metadata_filter(query: Iterable[tuple[str, str]]) -> dict[str, str]:
             raise InvalidRequest(f"Duplicate parameter: 'metadata[{key}]'.", param=f"metadata[{key}]")
         if len(value) > MAX_VALUE:
             raise InvalidRequest(
-                f"Invalid 'metadata[{key}]': string too long. Expected at most {MAX_VALUE} characters, but got "
-                f"{len(value)} instead.",
+                f"Invalid 'metadata[{key}]': string too long. Expected at most {MAX_VALUE} characters, "
+                f"but got {len(value)} instead.",
                 param=f"metadata[{key}]",
             )
         pairs[key] = value

@@ -20,15 +20,15 @@ def check_object_schema(schema: dict[str, Any], *path: str | int, combinators: b
     root = _resolve(schema, path)
     if root.get("type") != "object":
         raise refusal(
-            "Invalid '{param}': the root of the JSON Schema must have type \"object\". Wrap other values in a "
-            "property of an object.",
+            "Invalid '{param}': the root of the JSON Schema must have type \"object\". Wrap other values in "
+            "a property of an object.",
             *path,
         )
     found = [] if combinators else [word for word in _COMBINATORS if word in schema or word in root]
     if found:
         raise refusal(
-            f"Invalid '{{param}}': '{found[0]}' is not permitted at the root of the JSON Schema. Move it into a "
-            "property.",
+            f"Invalid '{{param}}': '{found[0]}' is not permitted at the root of the JSON Schema. Move it "
+            "into a property.",
             *path,
         )
 

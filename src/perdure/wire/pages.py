@@ -42,10 +42,14 @@ class TokenPage(Resource, Generic[T]):
     has_more: bool
 
 
-class PageQuery(BaseModel):
-    """Query of an ordinary list; values arrive as text, out of range is an error."""
+class Query(BaseModel):
+    """The query of a request; values arrive as text, unknown names are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PageQuery(Query):
+    """Query of an ordinary list; out of range is an error."""
 
     limit: Limit = DEFAULT_LIMIT
     order: Order = "desc"
@@ -53,7 +57,7 @@ class PageQuery(BaseModel):
 
 
 class SessionQuery(PageQuery):
-    """Query of the list of sessions; the metadata filter is read by `metadata.metadata_filter`."""
+    """Query of the list of sessions, without its `metadata[key]` pairs: `metadata_filter` reads those."""
 
     agent_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
@@ -70,10 +74,8 @@ class AutomationQuery(PageQuery):
     session_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
 
-class FileQuery(BaseModel):
+class FileQuery(Query):
     """Query of the list of an environment's files; a token goes with the same path, order and limit."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     limit: Limit = DEFAULT_LIMIT
     order: Order = "desc"

@@ -47,8 +47,8 @@ InitialInput = Annotated[
         custom_error_type="refused",
         custom_error_message="{text}",
         custom_error_context={
-            "text": "Invalid type for '{param}': expected a string or an array of user messages, but got {got} "
-            "instead.",
+            "text": "Invalid type for '{param}': expected a string or an array of user messages, but got "
+            "{got} instead.",
             "code": "invalid_request_error",
         },
     ),

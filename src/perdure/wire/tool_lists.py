@@ -55,8 +55,8 @@ def _check_list(tools: Sequence[Tool | SavedTool]) -> None:
     size = tools_bytes(tools)
     if size > MAX_TOOLS_BYTES:
         raise refusal(
-            f"Invalid '{{param}}': the tools are too large. Expected at most {MAX_TOOLS_BYTES:,} bytes of compact "
-            f"JSON, but got {size:,} instead."
+            f"Invalid '{{param}}': the tools are too large. Expected at most {MAX_TOOLS_BYTES:,} bytes of "
+            f"compact JSON, but got {size:,} instead."
         )
     names: set[str] = set()
     labels: set[str] = set()
@@ -97,7 +97,8 @@ def _check_function(tool: FunctionTool, index: int, names: set[str], *, can_sear
 def _check_mcp(tool: McpTool | SavedMcpTool, index: int, labels: set[str]) -> None:
     if tool.server_label in labels:
         raise refusal(
-            f"Duplicate MCP server label '{tool.server_label[:64]}'. Every MCP server of an agent needs its own.",
+            f"Duplicate MCP server label '{tool.server_label[:64]}'. Every MCP server of an agent needs its "
+            "own.",
             index,
             "server_label",
         )
@@ -118,7 +119,8 @@ def _check_mcp(tool: McpTool | SavedMcpTool, index: int, labels: set[str]) -> No
         )
     if isinstance(tool.transport, HttpTransport) and tool.transport.authorization is not None:
         raise refusal(
-            "Invalid '{param}': the server has an inline authorization and a vault credential. Give one of them.",
+            "Invalid '{param}': the server has an inline authorization and a vault credential. Give one of "
+            "them.",
             index,
             "credential_id",
         )

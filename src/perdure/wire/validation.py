@@ -135,6 +135,8 @@ def _describe(
         found = value.get(path[-1]) if isinstance(value, dict) else value
         return _unsupported(dotted(path), found, str(ctx["expected_tags"]))
     param = dotted(path)
+    if not path and kind in _EXPECTED:
+        return InvalidRequest(f"The request body must be {_EXPECTED[kind]}, but it is {json_type(value)}.")
     if kind == "missing":
         return InvalidRequest(f"Missing required parameter: '{param}'.", param)
     if kind == "extra_forbidden":
@@ -191,8 +193,8 @@ def _out_of_bounds(kind: str, ctx: Mapping[str, Any], value: Any, message: str) 
         case "string_too_long":
             size = len(value) if isinstance(value, str) else 0
             return (
-                f"string too long. Expected a string with maximum length {ctx['max_length']:,}, but got a string "
-                f"with length {size:,} instead."
+                f"string too long. Expected a string with maximum length {ctx['max_length']:,}, but got a "
+                f"string with length {size:,} instead."
             )
         case "string_too_short":
             return (
@@ -203,13 +205,13 @@ def _out_of_bounds(kind: str, ctx: Mapping[str, Any], value: Any, message: str) 
             return f"expected a string that matches the pattern '{ctx['pattern']}'."
         case "too_long" if isinstance(value, dict):
             return (
-                f"too many properties. Expected an object with at most {ctx['max_length']} properties, but got an "
-                f"object with {len(value)} properties instead."
+                f"too many properties. Expected an object with at most {ctx['max_length']} properties, but "
+                f"got an object with {len(value)} properties instead."
             )
         case "too_long":
             return (
-                f"array too long. Expected an array with maximum length {ctx['max_length']}, but got an array "
-                f"with length {len(value)} instead."
+                f"array too long. Expected an array with maximum length {ctx['max_length']}, but got an "
+                f"array with length {len(value)} instead."
             )
         case "too_short":
             return (

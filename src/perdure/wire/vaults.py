@@ -86,7 +86,7 @@ def _check_hosts(hosts: list[str]) -> list[str]:
 Name = Annotated[str, AfterValidator(_check_name)]
 HttpsUrl = Annotated[str, Field(max_length=4096), AfterValidator(_check_https)]
 Rfc3339 = Annotated[str, AfterValidator(_check_time)]
-Secret = Annotated[str, Field(max_length=65_536, repr=False), AfterValidator(_check_secret_value)]
+Secret = Annotated[str, Field(max_length=65_536), AfterValidator(_check_secret_value)]
 AllowedHosts = Annotated[
     list[CredentialHost], Field(min_length=1, max_length=16), AfterValidator(_check_hosts)
 ]
@@ -124,19 +124,19 @@ class NoClientAuth(Request):
 
 class SecretClientAuth(Request):
     type: Literal["client_secret_basic", "client_secret_post"]
-    client_secret: Secret
+    client_secret: Secret = Field(repr=False)
 
 
 class SecretClientAuthRotation(Request):
     """The method cannot change; no secret keeps the stored one."""
 
     type: Literal["client_secret_basic", "client_secret_post"]
-    client_secret: Secret | None = None
+    client_secret: Secret | None = Field(default=None, repr=False)
 
 
 class OAuthRefreshParams(Request):
     client_id: Annotated[str, Field(min_length=1)]
-    refresh_token: Secret
+    refresh_token: Secret = Field(repr=False)
     token_endpoint: HttpsUrl
     token_endpoint_auth: Annotated[NoClientAuth | SecretClientAuth, Field(discriminator="type")]
     resource: str | None = None
@@ -145,7 +145,7 @@ class OAuthRefreshParams(Request):
 
 class OAuthParams(Request):
     type: Literal["mcp_oauth"]
-    access_token: Secret
+    access_token: Secret = Field(repr=False)
     mcp_server_url: HttpsUrl
     expires_at: Rfc3339 | None = None
     refresh: OAuthRefreshParams | None = None
@@ -153,7 +153,7 @@ class OAuthParams(Request):
 
 class BearerParams(Request):
     type: Literal["static_bearer"]
-    token: Secret
+    token: Secret = Field(repr=False)
     mcp_server_url: HttpsUrl
 
 
@@ -169,14 +169,14 @@ class LimitedParams(Request):
 class VariableParams(Request):
     type: Literal["environment_variable"]
     secret_name: Annotated[str, AfterValidator(_check_secret_name)]
-    secret_value: Secret
+    secret_value: Secret = Field(repr=False)
     networking: Annotated[UnrestrictedParams | LimitedParams, Field(discriminator="type")]
 
 
 class OAuthRefreshRotation(Request):
     """A null `scope` stops sending one; what is not in `model_fields_set` stays."""
 
-    refresh_token: Secret | None = None
+    refresh_token: Secret | None = Field(default=None, repr=False)
     scope: str | None = None
     token_endpoint_auth: SecretClientAuthRotation | None = None
 
@@ -185,19 +185,19 @@ class OAuthRotation(Request):
     """A new token without `expires_at` clears the stored expiry."""
 
     type: Literal["mcp_oauth"]
-    access_token: Secret | None = None
+    access_token: Secret | None = Field(default=None, repr=False)
     expires_at: Rfc3339 | None = None
     refresh: OAuthRefreshRotation | None = None
 
 
 class BearerRotation(Request):
     type: Literal["static_bearer"]
-    token: Secret
+    token: Secret = Field(repr=False)
 
 
 class VariableRotation(Request):
     type: Literal["environment_variable"]
-    secret_value: Secret
+    secret_value: Secret = Field(repr=False)
 
 
 class CredentialCreate(Request):

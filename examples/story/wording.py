@@ -1,0 +1,50 @@
+"""Items and events in one line each, as the demo prints them."""
+
+from __future__ import annotations
+
+import json
+
+from openai.types.beta.agent_output_item import AgentOutputItem
+from openai.types.beta.agent_session_assistant_message import AgentSessionAssistantMessage
+from openai.types.beta.agent_session_event import AgentSessionEvent
+from openai.types.beta.agent_session_item import AgentSessionItem
+from openai.types.beta.agent_session_message import AgentSessionMessage
+
+Item = AgentSessionItem | AgentOutputItem
+
+
+def text_of(message: AgentSessionMessage | AgentSessionAssistantMessage) -> str:
+    """The text of a message, without its images."""
+    return "".join(part.text for part in message.content if part.type != "input_image")
+
+
+def describe_item(item: Item) -> str:
+    """An item in one line."""
+    match item.type:
+        case "message":
+            return f"{item.role}: {text_of(item)}".rstrip()
+        case "function_call":
+            return f"function_call ({item.status}) {item.name} {json.dumps(item.arguments)}"
+        case "function_call_output":
+            return f"function_call_output ({item.status}) {item.error or item.output}"
+        case _:
+            return item.type
+
+
+def describe_event(event: AgentSessionEvent) -> str | None:
+    """An event in one line, or None for those that only frame a text."""
+    name = event.type.removeprefix("agent.session.")
+    match event.type:
+        case "agent.session.created" | "agent.session.in_progress" | "agent.session.idle":
+            return f"{name} {event.session.id}"
+        case "agent.session.requires_action":
+            owed = [action for action in event.session.required_actions if action.type == "function_call"]
+            return name + "".join(f"\n      {call.turn_id} {call.call_id}" for call in owed)
+        case "agent.session.turn.item.added" | "agent.session.turn.item.done":
+            return f"{name} {describe_item(event.item)}"
+        case "agent.session.turn.created" | "agent.session.turn.in_progress" | "agent.session.turn.completed":
+            return f"{name} {event.turn_id}"
+        case "agent.session.turn.failed" | "agent.session.turn.cancelled" | "agent.session.failed" | "error":
+            return f"{name} {event.to_json(indent=None)}"
+        case _:
+            return None

@@ -1,0 +1,78 @@
+"""The rules of a schema that look at one value only, each compiled alone so that a broken one can be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jsonschema_rs
+
+from perdure.schema.bounds import CheckedSchema
+from perdure.schema.graph import Schema
+
+_OWN_RULES = (
+    "type",
+    "enum",
+    "const",
+    "multipleOf",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "contentEncoding",
+    "contentMediaType",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRules:
+    """The single-value rules of one schema: all together, and each as (keyword, argument, validator)."""
+
+    whole: jsonschema_rs.Validator
+    single: tuple[tuple[str, object, jsonschema_rs.Validator], ...]
+
+
+class Rulebook:
+    """The compiled single-value rules of a schema's parts. Filled when first needed, shared by all walks."""
+
+    __slots__ = ("_own", "_patterns", "checked")
+
+    def __init__(self, checked: CheckedSchema) -> None:
+        self.checked = checked
+        self._own: dict[int, OwnRules | None] = {}
+        self._patterns: dict[str, jsonschema_rs.Validator] = {}
+
+    def own(self, schema: Schema) -> OwnRules | None:
+        if id(schema) not in self._own:
+            self._own[id(schema)] = self._compile(schema)
+        return self._own[id(schema)]
+
+    def matches(self, pattern: str, key: str) -> bool:
+        if pattern not in self._patterns:
+            self._patterns[pattern] = self.checked.compiled({"pattern": pattern})
+        return self._patterns[pattern].is_valid(key)
+
+    def _compile(self, schema: Schema) -> OwnRules | None:
+        rules = {keyword: schema[keyword] for keyword in _OWN_RULES if keyword in schema}
+        if not rules:
+            return None
+        compiled = self.checked.compiled
+        single = []
+        for keyword, argument in rules.items():
+            # Draft 4: `exclusiveMinimum: true` sharpens the `minimum` beside it.
+            sharper = f"exclusive{keyword.capitalize()}" if keyword in ("minimum", "maximum") else ""
+            if isinstance(argument, bool) and keyword.startswith("exclusive"):
+                continue
+            alone: Schema = {keyword: argument}
+            if isinstance(rules.get(sharper), bool):
+                alone[sharper] = rules[sharper]
+                keyword = sharper if rules[sharper] else keyword
+            single.append((keyword, argument, compiled(alone)))
+        return OwnRules(compiled(rules), tuple(single))
