@@ -60,14 +60,13 @@ def measure(directory: Path, smoke: bool) -> list[Row]:
 async def _flow(server: Running, streams: int, model: str, count: int) -> Flow:
     async with connected(server.port, 2 * streams) as connections:
         posters, readers = connections[:streams], connections[streams:]
-        sessions = [
-            await open_session(poster, reader, model) for poster, reader in zip(posters, readers, strict=True)
-        ]
+        pairs = list(zip(posters, readers, strict=True))
+        sessions = await asyncio.gather(*(open_session(poster, reader, model) for poster, reader in pairs))
         started, cpu = time.perf_counter(), server.cpu
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(_read(poster, reader, session_id, count))
-                for poster, reader, session_id in zip(posters, readers, sessions, strict=True)
+                for (poster, reader), session_id in zip(pairs, sessions, strict=True)
             ]
         return Flow(time.perf_counter() - started, server.cpu - cpu, sum(task.result() for task in tasks))
 

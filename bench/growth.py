@@ -19,7 +19,10 @@ MODEL = "deltas-1"
 
 @dataclass(frozen=True)
 class Stretch:
-    """The turns up to `end`: bytes stored, milliseconds, and CPU milliseconds for each."""
+    """What a turn costs before turn `end`.
+
+    Bytes stored since the last mark; milliseconds, and CPU milliseconds, of the turns just before it.
+    """
 
     end: int
     stored: float
@@ -29,7 +32,7 @@ class Stretch:
 
 
 def measure(directory: Path, smoke: bool) -> list[Row]:
-    """One session; the last tenth of the turns before each mark is what is measured."""
+    """One session that grows; see `Stretch`."""
     marks = (20, 60) if smoke else (100, 300, 1_000)
     with (
         pinned(cores()[1]),
@@ -66,21 +69,24 @@ async def _measure(
     body = message("Go on.")
     async with connected(server.port, 2) as (poster, reader):
         session_id = await open_session(poster, reader, MODEL)
-        done = 0
+        done = behind = 0
+        size = _size(database)
         for mark in marks:
             measured = max(10, mark // 10)
             while done < mark - measured:
                 await take_turn(poster, reader, session_id, body)
                 done += 1
-            before, cpu = _size(database), server.cpu
+            cpu = server.cpu
             taken = [await take_turn(poster, reader, session_id, body) for _ in range(measured)]
+            cpu = server.cpu - cpu
             done += measured
-            stored, cpu = _size(database) - before, server.cpu - cpu
+            size, before = _size(database), size
+            behind, turns = done, done - behind
             asked = bare.ask(measured, history=mark - 1)
             stretches.append(
                 Stretch(
                     end=mark,
-                    stored=stored / measured,
+                    stored=(size - before) / turns,
                     taken=percentile(taken, 0.5) * 1e3,
                     cpu=cpu / measured * 1e3,
                     bare=percentile(asked.seconds, 0.5) * 1e3,

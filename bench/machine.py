@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -44,6 +45,29 @@ def pinned(to: frozenset[int] | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@dataclass(frozen=True)
+class Work:
+    """CPU seconds so far: of the whole machine, of this process and the children it has waited for."""
+
+    machine: float
+    ours: float
+    clock: float
+
+    @classmethod
+    def now(cls) -> Work:
+        fields = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        # user, nice, system, (idle, iowait,) irq, softirq, and what the host took for others
+        busy = sum(fields[:3]) + sum(fields[5:8])
+        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        ours = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        return cls(busy / os.sysconf("SC_CLK_TCK"), ours, time.monotonic())
+
+    def others_since(self, before: Work) -> float:
+        """The share of the machine that other processes have used meanwhile, from 0 to 1."""
+        others = (self.machine - before.machine) - (self.ours - before.ours)
+        return max(0.0, others / (self.clock - before.clock) / (os.cpu_count() or 1))
 
 
 def raise_file_limit() -> int:

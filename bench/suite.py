@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from bench import deltas, growth, pages, startup, subscribers, turns, waiting
-from bench.machine import cores, describe, raise_file_limit
+from bench.machine import Work, cores, describe, raise_file_limit
 from bench.report import Row, as_data, as_lines
 
 Benchmark = Callable[[Path, bool], list[Row]]
@@ -37,6 +37,7 @@ def main() -> int:
     raise_file_limit()
     cores()
     results: dict[str, list[Row]] = {}
+    others: dict[str, float] = {}
     broken: list[str] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="perdure-bench-", dir=options.directory) as home:
@@ -45,14 +46,18 @@ def main() -> int:
         for name in names:
             directory = Path(home) / name
             directory.mkdir()
+            before = Work.now()
             try:
                 results[name] = BENCHMARKS[name](directory, options.smoke)
-            except Exception:  # noqa: BLE001 - told here, and in the exit status
-                traceback.print_exc(chain=False)
+            except Exception as error:  # noqa: BLE001 - told here, and in the exit status
+                told = traceback.TracebackException.from_exception(error, max_group_width=1)
+                told.print(chain=False)
                 _print_logs(directory)
                 broken.append(name)
                 continue
-            print("\n" + "\n".join(as_lines(name, results[name])), flush=True)
+            others[name] = Work.now().others_since(before)
+            print("\n" + "\n".join(as_lines(name, results[name])))
+            print(f"  (other processes used {others[name]:.0%} of the machine)", flush=True)
     print(f"\n{len(results)} of {len(names)} benchmarks in {time.monotonic() - began:.0f} s", flush=True)
     if broken:
         print(f"did not work: {', '.join(broken)}", file=sys.stderr)
@@ -60,7 +65,10 @@ def main() -> int:
         data = {
             "machine": machine,
             "smoke": options.smoke,
-            "benchmarks": {name: as_data(rows) for name, rows in results.items()},
+            "benchmarks": {
+                name: {"used_by_others": others[name], "rows": as_data(rows)}
+                for name, rows in results.items()
+            },
         }
         options.json.write_bytes(orjson.dumps(data, option=orjson.OPT_INDENT_2) + b"\n")
     return 1 if broken else 0

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from httpx2 import HTTPError
 from openai import OpenAI, OpenAIError
 from rich.console import Console
 
@@ -40,7 +39,7 @@ def play(stage: Stage, server: Server) -> None:
     """All acts in one session, against a running server."""
     stage.act("The server", "One process with everything in one directory. No account, no key of a provider.")
     stage.tell(f"perdure serve, process {server.process_id}, listens on {server.url}")
-    stage.tell(f"It made an API key at its first start: {server.api_key[:8]}… in {server.key_file}")
+    stage.tell(f"It made an API key at its first start: {server.api_key[:12]}… in {server.key_file}")
     mode = stat.S_IMODE(server.key_file.stat().st_mode)
     stage.check(f"Only its owner can read the key (mode {mode:04o}).", mode == 0o600)
 
@@ -75,7 +74,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("\nStopped, and the server with it.")
         return 130
-    except (ClaimBroken, ServerFailed, OpenAIError, HTTPError, subprocess.SubprocessError) as error:
+    except (ClaimBroken, ServerFailed, OpenAIError, subprocess.SubprocessError) as error:
         console.print(f"\n✗ {type(error).__name__}: {error}", style="bold red", markup=False)
         return 1
     console.print(f"\n{stage.checked} claims, all of them true, in {time.monotonic() - started:.1f} s.")

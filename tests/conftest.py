@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-NODE_CLIENT = Path(__file__).parents[1] / ".cache" / "node" / "node_modules" / "openai"
+NODE_CLIENT = Path(__file__).parent / "node" / "node_modules" / "openai"
+"""The official Node.js client, once scripts/test has fetched it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

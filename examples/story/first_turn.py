@@ -34,7 +34,7 @@ def ask_for_an_order(client: OpenAI, stage: Stage) -> str:
                     for action in event.session.required_actions:
                         if action.type == "function_call":
                             calls.append(action)
-                            stage.tell(f"→ tool_result  {answer_call(client, session_id, action)}")
+                            stage.tell(f"→ tool_result {answer_call(client, session_id, action)}")
                 case "agent.session.turn.item.done":
                     if event.item.type == "message" and event.item.phase == "final_answer":
                         answer = text_of(event.item)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import socket
 
-import httpx2
-from openai import OpenAI, Stream
+from openai import APIConnectionError, OpenAI, Stream
 from openai.types.beta.agent_session_event import AgentSessionEvent
 
 from story.inputs import send_message
@@ -84,8 +83,8 @@ def follow_until_the_cut(client: OpenAI, stage: Stage, session_id: str) -> Trans
                 deltas += event.type == "agent.session.turn.output_text.delta"
                 if deltas == DELTAS_BEFORE_THE_CUT:
                     pull_the_plug(stream)
-    except httpx2.TransportError as error:
-        stage.tell(f"✂ the connection broke: {error}")
+    except APIConnectionError as error:
+        stage.tell(f"✂ {error} ({error.__cause__})")
     return seen
 
 

@@ -61,7 +61,7 @@ class Stage:
     def items(self, items: Sequence[Item]) -> None:
         """Saved items, one line each."""
         for item in items:
-            self._print(f"  · {describe_item(item)}")
+            self._print(f"  · {describe_item(item)}".replace("\n", "\n      "))
 
     def show(self, renderable: RenderableType) -> None:
         """Anything rich can draw."""

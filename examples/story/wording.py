@@ -41,6 +41,8 @@ def describe_event(event: AgentSessionEvent) -> str | None:
             owed = [action for action in event.session.required_actions if action.type == "function_call"]
             return name + "".join(f"\n      {call.turn_id} {call.call_id}" for call in owed)
         case "agent.session.turn.item.added" | "agent.session.turn.item.done":
+            if event.item.type == "message" and event.item.role == "assistant":
+                return f"{name} assistant {event.item.id}"  # its text comes in deltas
             return f"{name} {describe_item(event.item)}"
         case "agent.session.turn.created" | "agent.session.turn.in_progress" | "agent.session.turn.completed":
             return f"{name} {event.turn_id}"

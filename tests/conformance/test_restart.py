@@ -68,9 +68,9 @@ def test_accepted_messages_survive_a_kill_in_mid_text(private_servers: PrivateSe
     until_turn(client, session.id, turn_id, "completed")
     until_status(client, session.id, "idle")
     assert user_texts(client, session.id) == [gate.text, "And you?"]
-    completed = [item for item in items(client, session.id) if item.status == "completed"]
-    assert kinds(completed) == ["user", "assistant", "user", "assistant"]
-    assert [turn.status for turn in turns(client, session.id)] == ["completed", "completed"]
+    # The repeated step may take the message along, or leave it to the next turn.
+    assert {turn.status for turn in turns(client, session.id)} == {"completed"}
+    assert answers(client, session.id)[-1] == "You said: And you?"
 
 
 def test_a_cancel_accepted_before_the_kill_holds_behind_it(private_servers: PrivateServers) -> None:

@@ -173,12 +173,6 @@ def test_a_cache_object_without_a_lifetime_means_thirty_minutes(client: OpenAI) 
     assert session.prompt_cache_options.ttl == "30m"
 
 
-def test_tool_search_does_not_show_in_a_session(client: OpenAI) -> None:
-    agent = client.beta.agents.create(model="echo", tools=[{"type": "tool_search"}, WEATHER])
-    session = client.beta.agents.sessions.create(agent_id=agent.id, environment=NONE, input="Hello.")
-    assert [tool.type for tool in session.agent.tools] == ["function"]
-
-
 def test_retrieve_shows_the_session(client: OpenAI) -> None:
     session = create(client, "echo", instructions="Be brief.", tools=[WEATHER])
     seen = until_status(client, session.id, "idle")
@@ -246,7 +240,9 @@ def test_stream_options_belong_to_streams(client: OpenAI) -> None:
     assert (refusal.value.param or "").startswith("stream_options")
 
 
-@pytest.mark.parametrize("environment", [{"type": "openai_hosted"}, {"type": "self_hosted"}])
+@pytest.mark.parametrize(
+    "environment", [{"type": "openai_hosted"}, {"type": "self_hosted", "workspace_directory": "/srv"}]
+)
 def test_an_environment_this_server_lacks_is_refused_by_name(client: OpenAI, environment: Any) -> None:
     with pytest.raises(BadRequestError) as refusal:
         client.beta.agents.sessions.create(agent={"model": "echo"}, environment=environment, input="Hello.")
@@ -265,6 +261,7 @@ UNSUPPORTED_TOOLS: list[Any] = [
     {"type": "computer_use"},
     {"type": "web_search"},
     {"type": "automations"},
+    {"type": "tool_search"},
 ]
 
 

@@ -29,7 +29,8 @@ def names(path: Path) -> str:
 @pytest.mark.parametrize("module", modules(), ids=names)
 def test_a_module_fits_its_room(module: Path) -> None:
     source = module.read_text("utf-8")
-    assert len(source.splitlines()) <= MOST_LINES
+    lines = source.count("\n")
+    assert lines <= MOST_LINES
     assert module.stem not in SHAPELESS
     assert UNFINISHED.findall(source) == []
 

@@ -211,7 +211,7 @@ async def test_a_response_that_was_not_streamed(provider: ResponsesProvider, mod
         ({"status": "failed", "error": None}, "server_error", True),
         ({"status": "cancelled"}, "server_error", True),
         (
-            {"status": "failed", "error": {"code": "invalid_prompt", "message": "No."}},
+            {"status": "failed", "error": {"code": "invalid_prompt"}},
             "invalid_request",
             False,
         ),

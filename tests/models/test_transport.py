@@ -198,6 +198,13 @@ async def test_an_error_as_a_body_with_status_200(provider: FakeProvider, model:
     assert (made.code, made.retryable) == ("rate_limit_exceeded", True)
 
 
+async def test_a_stream_under_a_wrong_name_is_read(provider: FakeProvider, model: Model) -> None:
+    body = {"model": "test-model", "input": [], "messages": []}
+    frames = tuple(provider.frames(body, answer(Text(WORDS))))
+    provider.queue(Raw(frames, content_type="application/json"))
+    assert text_of(await collect(model)) == WORDS
+
+
 async def test_http_errors_carry_status_and_waiting_time(provider: FakeProvider, model: Model) -> None:
     provider.queue(Refusal(429, "rate_limit_exceeded", headers={"Retry-After": "7"}))
     seen, error = await fail(model)

@@ -89,6 +89,9 @@ class ChatProvider(FakeProvider):
 
     def _deltas(self, planned: Answer) -> Iterator[Delta]:
         index = 0
+        # The protocol has one reasoning per message, so several thoughts come back as one text.
+        thoughts = [output for output in planned.outputs if isinstance(output, Thought)]
+        self._reasoned.texts.add("".join(map(_thought_text, thoughts)))
         for output in planned.outputs:
             match output:
                 case Text():
@@ -102,8 +105,7 @@ class ChatProvider(FakeProvider):
                     index += 1
 
     def _thought(self, output: Thought, planned: Answer) -> Iterator[Delta]:
-        text = output.raw or "".join(output.summary)
-        self._reasoned.texts.add(text)
+        text = _thought_text(output)
         names = [self._reasoned.spelling]
         if "both_spellings" in planned.quirks:
             names = ["reasoning_content", "reasoning"]
@@ -117,6 +119,10 @@ class ChatProvider(FakeProvider):
             seal = {"type": "reasoning.encrypted", "index": 1, "data": secrets.token_urlsafe(24)}
             self._reasoned.details.append(seal)
             yield {"reasoning_details": [seal]}
+
+
+def _thought_text(thought: Thought) -> str:
+    return thought.raw or "".join(thought.summary)
 
 
 def _call_pieces(call: Call, index: int, planned: Answer) -> Iterator[Delta]:

@@ -185,7 +185,7 @@ class MessageCheck:
             f"{where}.{name}",
         )
         check(
-            self._reasoned.rule != "required" or not self._reasoned.texts or name in given,
+            self._reasoned.rule != "required" or not any(self._reasoned.texts) or name in given,
             f"thinking is enabled but {name} is missing in assistant message.",
             f"{where}.{name}",
         )

@@ -28,6 +28,10 @@ class ResponsesProvider(FakeProvider):
         super().__init__(*args, **options)
         self._minted: dict[str, Minted] = {}
 
+    def forget(self) -> None:
+        """Know none of the items produced so far, as after a change of keys."""
+        self._minted.clear()
+
     def examine(self, body: dict[str, Any]) -> None:
         check_request(body, self._minted)
 

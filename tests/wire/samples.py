@@ -11,9 +11,19 @@ from openai.types.beta.agents import environments, sessions, vaults
 from openai.types.beta.agents.automations import AutomationInvocation
 
 from perdure.wire import actions as our_actions
-from perdure.wire import agents, artifacts, automations, environment_resources, events, items, pages
+from perdure.wire import (
+    agents,
+    artifacts,
+    automations,
+    environment_resources,
+    events,
+    items,
+    pages,
+    subagents,
+    turns,
+    usage,
+)
 from perdure.wire import sessions as our_sessions
-from perdure.wire import subagents, turns, usage
 from perdure.wire import vaults as our_vaults
 from perdure.wire import webhooks as our_webhooks
 

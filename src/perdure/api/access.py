@@ -17,17 +17,17 @@ from perdure.wire.pages import Page
 M = TypeVar("M", bound=BaseModel)
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
     services: Services = request.app.state.services
     return services
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
 
-def _page(
+async def _page(
     limit: Annotated[int, Query(ge=1, le=100, description="How many entries a page holds.")] = 20,
     order: Annotated[Literal["asc", "desc"], Query(description="By creation.")] = "desc",
     after: Annotated[str | None, Query(description="An id of the list; the page starts behind it.")] = None,
@@ -35,7 +35,7 @@ def _page(
     return PageRequest(limit, order, after)
 
 
-def _idempotency_key(
+async def _idempotency_key(
     request: Request,
     idempotency_key: Annotated[
         str | None, Header(description="1–256 characters; the same key and body have one effect.")
@@ -45,7 +45,7 @@ def _idempotency_key(
         return None
     if not 1 <= len(idempotency_key) <= 256:
         raise InvalidRequest("Idempotency-Key must have 1 to 256 characters.", param="Idempotency-Key")
-    caller = _caller(request)
+    caller: Caller = request.state.caller
     body = getattr(request.state, "body", None)
     return IdempotencyKey(
         caller.project_id, f"{request.method} {request.url.path}"[:160], idempotency_key, body

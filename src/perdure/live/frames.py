@@ -17,12 +17,11 @@ from perdure.wire.events import Event, type_of
 
 KEEPALIVE = b": keepalive\n\n"
 _ALPHABET = string.ascii_letters + string.digits
-_random = random.SystemRandom()
 
 
 def padding() -> bytes:
     """Random text that hides how long a delta is from observers of encrypted traffic."""
-    return "".join(_random.choices(_ALPHABET, k=_random.randint(8, 32))).encode()
+    return "".join(random.choices(_ALPHABET, k=random.randint(8, 32))).encode()
 
 
 def encode(event: Event) -> bytes:

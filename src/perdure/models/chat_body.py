@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from perdure.models.chat_dialect import Dialect, takes_reasoning_back
+from perdure.models.chat_dialect import Dialect, ReasoningRule
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -34,6 +34,7 @@ from perdure.models.outgoing import (
 )
 from perdure.models.strictness import fits_strict_mode
 
+REASONING_FIELD = "reasoning_content"
 TIERS = {"ultrafast": "fast"}
 
 
@@ -42,6 +43,7 @@ def build_body(
     provider: str,
     dialect: Dialect,
     *,
+    reasoning: ReasoningRule = "as_received",
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
 ) -> dict[str, Any]:
@@ -52,6 +54,7 @@ def build_body(
 
     Args:
         provider: the configured provider's name; native data of others is left out.
+        reasoning: what the model wants to see again of earlier reasoning.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
     """
@@ -59,7 +62,7 @@ def build_body(
     schema = request.output_schema
     if schema is not None and not enforce_schema:
         instructions, schema = with_schema(instructions, schema), None
-    messages = MessageWriter(provider, request.model, dialect).write(request.entries)
+    messages = MessageWriter(provider, request.model, dialect, reasoning).write(request.entries)
     if instructions:
         messages.insert(0, {"role": "system", "content": instructions})
     body: dict[str, Any] = {
@@ -94,14 +97,15 @@ def _tool(spec: FunctionSpec) -> dict[str, Any]:
 class MessageWriter:
     """Writes entries as messages: what the assistant did in one step becomes one message."""
 
-    def __init__(self, provider: str, model: str, dialect: Dialect) -> None:
+    def __init__(self, provider: str, model: str, dialect: Dialect, rule: ReasoningRule) -> None:
         self._provider = provider
         self._model = model
         self._dialect = dialect
         self._messages: list[dict[str, Any]] = []
         self._step: list[AssistantMessage | Reasoning | FunctionCall] = []
         self._images: list[Part] = []
-        self._spelling: str | None = None
+        self._rule = rule
+        self._spelling = REASONING_FIELD if rule == "required" else None
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         for entry in results_next_to_calls(entries):
@@ -147,7 +151,7 @@ class MessageWriter:
 
     def _reasoning(self, run: list[Reasoning]) -> dict[str, Any]:
         """The fields that carry a step's own reasoning back, spelt as they came."""
-        if not takes_reasoning_back(self._model):
+        if self._rule == "forbidden":
             return {}
         own = [
             entry.native.data

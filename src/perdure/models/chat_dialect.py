@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 from perdure.models.outgoing import call_id, short_call_id
 
 MAX_CALL_ID = 40
 
+ReasoningRule = Literal["as_received", "required", "forbidden"]
+
 # Served alone, this model refuses its own reasoning in the history; every other wants it back.
 _WITHOUT_REPLAY = re.compile(r"\bdeepseek-r1\b", re.IGNORECASE)
+_REASONING_FIELD = re.compile(r"\breasoning_(?:content|details)\b|['\"`]reasoning['\"`]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,26 @@ def dialect_of(base_url: str | None) -> Dialect:
     return Dialect(short_ids=_is_under(host, "mistral.ai"))
 
 
-def takes_reasoning_back(model: str) -> bool:
-    """Whether earlier reasoning may stand in a request to the model that produced it."""
-    return not _WITHOUT_REPLAY.search(model)
+class ReasoningRules:
+    """What each model wants to see again of the reasoning in the history.
+
+    Unless it is known or learnt otherwise, reasoning goes back to the model it came from, and once
+    there is any, every message of the assistant has the field.
+    """
+
+    def __init__(self) -> None:
+        self._learnt: dict[str, ReasoningRule] = {}
+
+    def rule(self, model: str) -> ReasoningRule:
+        known: ReasoningRule = "forbidden" if _WITHOUT_REPLAY.search(model) else "as_received"
+        return self._learnt.get(model, known)
+
+    def learn(self, model: str, complaint: str, *, was_sent: bool) -> bool:
+        """Take a refused request into account; whether the next one will be different."""
+        if model in self._learnt or not _REASONING_FIELD.search(complaint):
+            return False
+        self._learnt[model] = "forbidden" if was_sent else "required"
+        return True
 
 
 def _is_under(host: str, domain: str) -> bool:

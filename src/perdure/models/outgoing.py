@@ -87,8 +87,10 @@ def result_content(result: FunctionResult) -> str | tuple[Part, ...]:
 
 
 def note_content(note: ServerNote) -> tuple[Part, ...]:
-    """The content of a server's note inside its label, to be sent in the user's role."""
+    """The content of a server's note inside its label, to be sent in the user's role; () if it has none."""
     parts = written(note.content)
+    if not parts:
+        return ()
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(texts) == len(parts):
         return (TextPart("\n".join((NOTE_START, *texts, NOTE_END))),)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 from perdure.config.settings import ProviderSettings
+from perdure.models.errors import ModelError
 from perdure.models.messages import ModelEvent, ModelRequest
 from perdure.models.responses_body import build_body
 from perdure.models.responses_reader import ResponseReader
@@ -14,39 +16,63 @@ from perdure.models.upstream import Upstream, bearer
 
 OWN_FIELDS = {
     # Models without reasoning refuse to encrypt what they do not have.
-    "include": re.compile(r"encrypted[ _]content|param: include", re.IGNORECASE),
+    "include": re.compile(r"encrypted content is not supported|param: include", re.IGNORECASE),
     "prompt_cache_key": re.compile("prompt_cache_key"),
 }
+# Items of its own that a provider no longer reads: after a change of keys, or kept nowhere.
+ITEMS_REFUSED = re.compile(
+    r"encrypted content for item|required following item|required '?reasoning'? item"
+    r"|item with id \S+ not found",
+    re.IGNORECASE,
+)
+MOST_REFUSED = 100_000
 
 
 class ResponsesModel:
     """One provider behind `POST {base_url}/responses`.
 
     Nothing is kept at the provider: every request carries the whole context, and reasoning comes back
-    encrypted. Calls are yielded last, when the answer is known to be complete.
+    encrypted. Calls are yielded last, when the answer is known to be complete. A provider that refuses
+    its own items of the past gets the next request without their ids and reasoning; that failure is
+    retryable.
     """
 
     def __init__(self, provider: ProviderSettings, transport: Transport | None = None) -> None:
         self._upstream = Upstream(provider, transport, "/responses", bearer(provider), OWN_FIELDS)
+        self._refused: set[str] = set()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         provider = self._upstream.provider
         body = build_body(
             request,
             provider.name,
+            refused=self._refused,
             max_output_tokens=self._upstream.max_output_tokens(request.model),
             enforce_schema=self._upstream.settings(request.model).structured_output is not False,
         )
         reader = ResponseReader(provider, request.model)
-        async with self._upstream.post(body) as answer:
-            async for batch in answer:
-                for event in batch:
-                    for said in reader.read(event):
-                        yield said
-                if reader.is_finished:
-                    break
+        try:
+            async with self._upstream.post(body) as answer:
+                async for batch in answer:
+                    for event in batch:
+                        for said in reader.read(event):
+                            yield said
+                    if reader.is_finished:
+                        break
+        except ModelError as error:
+            if ITEMS_REFUSED.search(error.message) and self._refuse_items(body):
+                error.retryable = True
+            raise
         for said in reader.close():
             yield said
+
+    def _refuse_items(self, body: dict[str, Any]) -> bool:
+        """Remember the provider's own items of a request as refused; whether there were any."""
+        ids = {item["id"] for item in body["input"] if "id" in item}
+        if len(self._refused) > MOST_REFUSED:
+            self._refused.clear()
+        self._refused |= ids
+        return bool(ids)
 
     async def close(self) -> None:
         await self._upstream.close()

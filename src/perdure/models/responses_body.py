@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, assert_never
 
 from perdure.models.messages import (
@@ -39,6 +39,7 @@ def build_body(
     request: ModelRequest,
     provider: str,
     *,
+    refused: Container[str] = frozenset(),
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
 ) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def build_body(
 
     Args:
         provider: the configured provider's name; native data of others is left out.
+        refused: ids of items that the provider does not take back.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
     """
@@ -55,7 +57,7 @@ def build_body(
         instructions, schema = with_schema(instructions, schema), None
     body: dict[str, Any] = {
         "model": request.model,
-        "input": InputWriter(provider, request.model).write(request.entries),
+        "input": InputWriter(provider, request.model, refused).write(request.entries),
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -107,9 +109,10 @@ class InputWriter:
     only together with the output after it: the provider refuses either without the other.
     """
 
-    def __init__(self, provider: str, model: str) -> None:
+    def __init__(self, provider: str, model: str, refused: Container[str] = frozenset()) -> None:
         self._provider = provider
         self._model = model
+        self._refused = refused
         self._sent: set[str] = set()
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -195,9 +198,9 @@ class InputWriter:
         return {"id": item_id}
 
     def _is_own(self, native: Native) -> bool:
-        return (
-            native.provider == self._provider and native.model == self._model and bool(native.data.get("id"))
-        )
+        item_id = native.data.get("id")
+        same = native.provider == self._provider and native.model == self._model
+        return same and bool(item_id) and item_id not in self._refused
 
 
 def _is_empty(entry: Entry) -> bool:

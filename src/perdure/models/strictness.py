@@ -22,7 +22,7 @@ MAX_DEPTH = 10
 
 def fits_strict_mode(schema: Mapping[str, Any]) -> bool:
     """True when every object is closed, every property required, and no keyword is unknown there."""
-    return schema.get("type") == "object" and _fits(schema, 1)
+    return schema.get("type") == "object" and "anyOf" not in schema and _fits(schema, 1)
 
 
 def _fits(schema: Any, depth: int) -> bool:

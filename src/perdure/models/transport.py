@@ -158,7 +158,9 @@ class Answer:
         while not self._ended:
             chunk = await self._read()
             if self._kind in ("application/json", "text/html"):
-                return [await self._whole(chunk)]
+                if not chunk.lstrip().startswith((b"data:", b"event:", b":")):
+                    return [await self._whole(chunk)]
+                self._kind = "text/event-stream"
             try:
                 payloads = self._splitter.feed(chunk) if chunk else self._last()
             except FrameTooLarge as error:

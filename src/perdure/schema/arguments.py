@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from perdure.schema.bounds import CheckedSchema, checked, schema_text
+from perdure.schema.rulebook import Rulebook
 from perdure.schema.texts import ArgumentFault
-from perdure.schema.violations import FINDINGS, Exhausted, Rulebook, Walk
+from perdure.schema.violations import FINDINGS, Exhausted, Walk
 from perdure.schema.wording import KEY_CHARACTERS, printable, value_path
 
 DESCRIPTION_BYTES = 2_048

@@ -168,10 +168,10 @@ def _refusal(error: jsonschema_rs.ValidationError, dialect: Dialect) -> SchemaRe
     argument = kind.as_dict()
     if kind.name == "type" and isinstance(types := argument.get("types"), list):
         return SchemaRefused(
-            path, f"is not valid in {dialect.name}: {broken_rule('type', types, error.instance)}"
+            path, f"is not valid in {dialect.name}: {broken_rule('type', types, type_of(error.instance))}"
         )
     if kind.name == "enum" and isinstance(options := argument.get("options"), list):
-        return SchemaRefused(path, f"is not valid in {dialect.name}: {broken_rule('enum', options, None)}")
+        return SchemaRefused(path, f"is not valid in {dialect.name}: {broken_rule('enum', options)}")
     if path and path[-1] == "type":
         return SchemaRefused(path, f"{quoted(error.instance, 80)} is not a type of JSON Schema")
     return SchemaRefused(path, f"is not valid in {dialect.name}: {printable(error.message)}")

@@ -159,5 +159,5 @@ def dialect_of(schema: Mapping[str, object]) -> Dialect:
         case str() as uri if known := _BY_NAME.get(uri.rstrip("#").split("://")[-1]):
             return known
         case other:
-            supported = listed([dialect.uri for dialect in _DIALECTS])
+            supported = listed([dialect.uri for dialect in _DIALECTS], len(_DIALECTS))
             raise SchemaRefused(("$schema",), f"{quoted(other, 80)} is not one of {supported}")

@@ -1,4 +1,4 @@
-"""The rules of a schema that look at one value only, each compiled alone so that a broken one can be named."""
+"""The rules of a schema that look at one value only, each compiled alone so that it can be named."""
 
 from __future__ import annotations
 

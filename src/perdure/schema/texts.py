@@ -109,6 +109,8 @@ def _fault(message: str) -> TextFault:
         reason = "it ends too early, perhaps cut off,"
     elif reason == "trailing characters":
         reason = "something follows the JSON document"
+    elif reason == "expected ident":
+        reason = "unknown word"
     return TextFault("invalid_json", f"is not valid JSON: {reason} {position}".rstrip(": "))
 
 

@@ -8,14 +8,14 @@ and remembers its findings, so that it takes at most `STEPS` steps whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from perdure.schema.dialects import Part
 from perdure.schema.graph import Schema
 from perdure.schema.rulebook import Rulebook
-from perdure.schema.wording import broken_rule, one_of, quoted, type_names, unknown_property, wrong_type
+from perdure.schema.wording import broken_rule, type_of
 
 STEPS = 100_000
 FINDINGS = 20
@@ -25,15 +25,26 @@ LEVELS = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule: `path` from the walked value, `argument` what the schema gives under `keyword`."""
+    """One broken rule: `path` from the walked value, `argument` what the schema gives under `keyword`.
+
+    For `additionalProperties` the argument is the known properties, for `dependentRequired` the property that
+    needs this one, for anyOf and oneOf the number of alternatives, for `propertyNames` the name's finding.
+    The words are only made for the findings that are shown: a constant may be large.
+    """
 
     path: tuple[Part, ...]
     keyword: str
-    rule: str
     argument: object = None
+    got: str = ""
+
+    @property
+    def rule(self) -> str:
+        if isinstance(self.argument, Finding):
+            return f"the property's name {self.argument.rule}"
+        return broken_rule(self.keyword, self.argument, self.got)
 
     def below(self, part: Part) -> Finding:
-        return Finding((part, *self.path), self.keyword, self.rule, self.argument)
+        return Finding((part, *self.path), self.keyword, self.argument, self.got)
 
 
 class Exhausted(Exception):
@@ -59,7 +70,7 @@ class Walk:
         """
         self._spend()
         if not isinstance(schema, dict):
-            return () if schema is not False else (Finding((), "false", "is not allowed"),)
+            return () if schema is not False else (Finding((), "false"),)
         if level > LEVELS:
             raise Exhausted
         key = id(schema), id(value)
@@ -68,8 +79,8 @@ class Walk:
             self._known[key] = known
         return known
 
-    def _spend(self) -> None:
-        self._steps -= 1
+    def _spend(self, steps: int = 1) -> None:
+        self._steps -= steps
         if self._steps < 0:
             raise Exhausted
 
@@ -86,7 +97,7 @@ class Walk:
         if own is not None and not own.whole.is_valid(value):
             for keyword, argument, rule in own.single:
                 if not rule.is_valid(value):
-                    yield Finding((), keyword, broken_rule(keyword, argument, value), argument)
+                    yield Finding((), keyword, argument, _found(value, argument))
                     if keyword == "type":
                         return
         match value:
@@ -103,31 +114,33 @@ class Walk:
         for name in _texts(schema.get("required")):
             self._spend()
             if name not in value:
-                yield Finding((name,), "required", "is required")
+                yield Finding((name,), "required")
         for keyword in ("dependentRequired", "dependencies"):
-            for name, needed in _pairs(self._get(schema, keyword)):
+            for name, needed in _mapping(self._get(schema, keyword)).items():
+                self._spend()
                 for other in _texts(needed) if name in value else ():
                     self._spend()
                     if other not in value:
-                        yield Finding((other,), keyword, f"is required beside {quoted(name, 80)}")
+                        yield Finding((other,), "dependentRequired", name)
         for keyword in ("dependentSchemas", "dependencies"):
-            for name, dependent in _pairs(self._get(schema, keyword)):
+            for name, dependent in _mapping(self._get(schema, keyword)).items():
+                self._spend()
                 if name in value and isinstance(dependent, dict | bool):
                     yield from self.findings(dependent, value, level + 1)
-        properties = dict(_pairs(schema.get("properties")))
-        patterns = list(_pairs(schema.get("patternProperties")))
+        properties = _mapping(schema.get("properties"))
+        patterns = _mapping(schema.get("patternProperties"))
         others = schema.get("additionalProperties")
         names = self._get(schema, "propertyNames")
         if not (properties or patterns or names is not None or others not in (None, True)):
             return
         for key, inner in value.items():
-            self._spend()
+            self._spend(1 + len(patterns))
             if names is not None and (reasons := self.findings(names, key, level + 1)):
-                yield Finding((key,), "propertyNames", f"the property's name {reasons[0].rule}")
+                yield Finding((key,), "propertyNames", reasons[0])
             applied = [properties[key]] if key in properties else []
-            applied += [part for pattern, part in patterns if self._book.matches(pattern, key)]
+            applied += [part for pattern, part in patterns.items() if self._book.matches(pattern, key)]
             if not applied and others is False:
-                yield Finding((key,), "additionalProperties", unknown_property(properties))
+                yield Finding((key,), "additionalProperties", properties)
                 continue
             for part in applied or [others]:
                 yield from self._below(key, part, inner, level)
@@ -152,74 +165,85 @@ class Walk:
             least, most = self._get(schema, "minContains"), self._get(schema, "maxContains")
             least = least if isinstance(least, int | float) else 1
             if found < least:
-                yield Finding(
-                    (), "contains", f"must contain at least {least} of the items that `contains` asks for"
-                )
+                yield Finding((), "contains", least)
             if isinstance(most, int | float) and found > most:
-                yield Finding(
-                    (), "maxContains", f"must contain at most {most} of the items that `contains` asks for"
-                )
+                yield Finding((), "maxContains", most)
 
     def _in_combination(self, schema: Schema, value: object, level: int) -> Iterator[Finding]:
         for part in _members(schema.get("allOf")):
             yield from self.findings(part, value, level + 1)
         branches = _members(schema.get("anyOf"))
         if branches and not any(self._allows(branch, value, level) for branch in branches):
-            yield from self._closest("anyOf", branches, value, level)
+            yield from self._closest(branches, value, level)
         if branches := _members(schema.get("oneOf")):
             count = sum(self._allows(branch, value, level) for branch in branches)
             if count == 0:
-                yield from self._closest("oneOf", branches, value, level)
+                yield from self._closest(branches, value, level)
             elif count > 1:
-                yield Finding(
-                    (), "oneOf", f"matches {count} of the {len(branches)} allowed forms, must match one"
-                )
+                yield Finding((), "oneOf", len(branches))
         if "not" in schema and self._allows(schema["not"], value, level):
-            yield Finding((), "not", "matches a form that is not allowed")
+            yield Finding((), "not")
         if (condition := self._get(schema, "if")) is not None:
             chosen = "then" if self._allows(condition, value, level) else "else"
             if chosen in schema:
                 yield from self.findings(schema[chosen], value, level + 1)
 
-    def _closest(self, keyword: str, branches: list[object], value: object, level: int) -> Iterator[Finding]:
+    def _closest(self, branches: list[object], value: object, level: int) -> Iterator[Finding]:
         """What the one alternative wants that was meant, if the value tells; else what all of them want."""
         candidates = [self.findings(branch, value, level + 1) for branch in branches]
         meant = [found for found in candidates if not any(map(_tells_apart, found))]
         if len(meant) == 1:
             yield from meant[0]
         elif meant:
-            yield Finding(
-                (), keyword, f"matches none of the {len(branches)} allowed forms; the closest wants:"
-            )
+            yield Finding((), "anyOf", len(branches))
             yield from min(meant, key=len)
         else:
-            yield _wanted(keyword, [next(filter(_tells_apart, found)) for found in candidates], value)
+            found = [next(filter(_tells_apart, found)) for found in candidates]
+            self._spend(sum(len(_listed(finding.argument)) for finding in found))
+            yield _wanted(found, value)
 
 
 def _tells_apart(finding: Finding) -> bool:
     """Whether a broken rule shows that another alternative was meant: another type, another `kind`."""
     if finding.keyword in ("type", "false"):
         return not finding.path
-    return finding.keyword in ("const", "enum") and len(finding.path) <= 1
+    return finding.keyword in ("const", "enum", "enum or type") and len(finding.path) <= 1
 
 
-def _wanted(keyword: str, findings: Sequence[Finding], value: object) -> Finding:
+def _wanted(findings: Sequence[Finding], value: object) -> Finding:
     """What alternatives that differ in type, or in one constant, allow together."""
-    types = [name for found in findings if found.keyword == "type" for name in _listed(found.argument)]
-    fixed = [found for found in findings if found.keyword in ("const", "enum")]
-    paths = {found.path for found in fixed}
-    if types and not fixed:
-        return Finding((), "type", wrong_type(types, value), types)
-    if len(paths) == 1:
-        values = [
-            v
-            for found in fixed
-            for v in ([found.argument] if found.keyword == "const" else _listed(found.argument))
-        ]
-        path = paths.pop()
-        rule = one_of(values) + (f", or {type_names(types)}" if types and not path else "")
-        return Finding(path, "enum", rule, values)
-    return Finding((), keyword, f"matches none of the {len(findings)} allowed forms")
+    types: list[object] = []
+    options: list[object] = []
+    paths = set()
+    for finding in findings:
+        match finding:
+            case Finding(keyword="type", argument=argument):
+                types += _listed(argument)
+            case Finding(keyword="const", argument=argument, path=path):
+                options.append(argument)
+                paths.add(path)
+            case Finding(keyword="enum", argument=list() as members, path=path):
+                options += members
+                paths.add(path)
+            case Finding(keyword="enum or type", argument=(list() as members, list() as names), path=path):
+                options += members
+                types += names if not path else []
+                paths.add(path)
+    if types and not options:
+        return Finding((), "type", types, _found(value, types))
+    if len(paths) != 1:
+        return Finding((), "anyOf", len(findings))
+    path = paths.pop()
+    return (
+        Finding(path, "enum", options)
+        if path or not types
+        else Finding(path, "enum or type", (options, types))
+    )
+
+
+def _found(value: object, allowed: object) -> str:
+    fraction = isinstance(value, float) and "integer" in _listed(allowed)
+    return "a number with a fraction" if fraction else type_of(value)
 
 
 def _listed(argument: object) -> list[object]:
@@ -227,11 +251,11 @@ def _listed(argument: object) -> list[object]:
 
 
 def _texts(names: object) -> list[str]:
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return names if isinstance(names, list) else []
 
 
-def _pairs(mapping: object) -> Iterable[tuple[str, object]]:
-    return mapping.items() if isinstance(mapping, dict) else ()
+def _mapping(inner: object) -> Mapping[str, object]:
+    return inner if isinstance(inner, dict) else {}
 
 
 def _members(schemas: object) -> list[object]:

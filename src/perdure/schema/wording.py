@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 PATH_CHARACTERS = 200
 QUOTE_CHARACTERS = 200
@@ -78,36 +79,26 @@ def type_of(value: object) -> str:
             return "not JSON"
 
 
-def type_names(allowed: Iterable[object]) -> str:
+def type_names(allowed: Sequence[object]) -> str:
     """`a string or null`."""
     names = list(dict.fromkeys(_TYPES.get(str(name), printable(str(name))) for name in allowed))
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def wrong_type(allowed: Sequence[object], value: object) -> str:
-    fraction = isinstance(value, float) and "integer" in allowed
-    return f"must be {type_names(allowed)}, got {'a number with a fraction' if fraction else type_of(value)}"
-
-
 def one_of(options: Sequence[object]) -> str:
     if len(options) == 1:
         return f"must be {quoted(options[0])}"
-    return f"must be one of {listed([quoted(option, 60) for option in options])}"
+    return f"must be one of {listed((quoted(option, 60) for option in options), len(options))}"
 
 
-def unknown_property(known: Iterable[str]) -> str:
-    names = [printable(name, KEY_CHARACTERS) for name in known]
-    return f"unknown property (known: {listed(names)})" if names else "unknown property"
-
-
-def listed(words: Sequence[str]) -> str:
-    """`a, b, c`, as far as a short line allows, then how many are left."""
+def listed(words: Iterable[str], count: int) -> str:
+    """`a, b, c`, as far as a short line allows, then how many of `count` are left."""
     shown: list[str] = []
     room = QUOTE_CHARACTERS
     for word in words:
         room -= len(word) + 2
         if room < 0 and shown:
-            return f"{', '.join(shown)}, … ({len(words) - len(shown)} more)"
+            return f"{', '.join(shown)}, … ({count - len(shown)} more)"
         shown.append(word)
     return ", ".join(shown)
 
@@ -117,25 +108,48 @@ def quoted(value: object, limit: int = QUOTE_CHARACTERS) -> str:
     return printable(json.dumps(value, ensure_ascii=False), limit)
 
 
-def broken_rule(keyword: str, argument: object, value: object) -> str:
-    """What a keyword that looks at one value only demands of it. `argument` is the keyword's value."""
-    match keyword, argument:
-        case "type", list():
-            return wrong_type(argument, value)
-        case "type", _:
-            return wrong_type([argument], value)
-        case "enum", list():
+def broken_rule(keyword: str, argument: Any, got: str = "") -> str:
+    """What a keyword demands. `argument` is what the schema gives under it; `got` is the type that was found.
+
+    Where a rule is about more than the keyword's value, `argument` is what `violations` says it is.
+    """
+    match keyword:
+        case "type":
+            return f"must be {type_names(argument if isinstance(argument, list) else [argument])}, got {got}"
+        case "enum":
             return one_of(argument)
-        case "const", _:
+        case "const":
             return one_of([argument])
-        case "pattern", str():
+        case "enum or type":
+            options, types = argument
+            return f"{one_of(options)}, or {type_names(types)}"
+        case "pattern":
             return f"does not match {printable(argument)}"
-        case "uniqueItems", _:
+        case "uniqueItems":
             return "must not contain duplicates"
-        case "contentEncoding", _:
+        case "contentEncoding":
             return f"must be encoded as {quoted(argument)}"
-        case "contentMediaType", _:
+        case "contentMediaType":
             return f"must contain a document of type {quoted(argument)}"
+        case "required":
+            return "is required"
+        case "dependentRequired":
+            return f"is required beside {quoted(argument, KEY_CHARACTERS)}"
+        case "additionalProperties":
+            known = listed((printable(name, KEY_CHARACTERS) for name in argument), len(argument))
+            return f"unknown property (known: {known})" if known else "unknown property"
+        case "contains":
+            return f"must have at least {argument} of the items that `contains` describes"
+        case "maxContains":
+            return f"must have at most {argument} of the items that `contains` describes"
+        case "anyOf":
+            return f"matches none of the {argument} allowed forms"
+        case "oneOf":
+            return f"matches several of the {argument} allowed forms, must match one"
+        case "not":
+            return "matches a form that is not allowed"
+        case "false":
+            return "is not allowed"
         case _ if keyword in _BOUNDS:
             before, singular, plural = _BOUNDS[keyword]
             return f"{before} {quoted(argument)} {singular if argument == 1 else plural}".rstrip()

@@ -1,8 +1,8 @@
 """Statements of the hot path: compiled once per database, then run without a query builder.
 
 A `Statement` is an ordinary SQLAlchemy statement whose text, parameter order and JSON columns are
-looked up once; running it costs little more than the driver does. Everything else in the store uses
-SQLAlchemy as usual.
+looked up once; it runs on the driver's own cursor of the connection, inside its transaction, and
+costs little more than the driver does. Everything else in the store uses SQLAlchemy as usual.
 """
 
 from __future__ import annotations
@@ -47,12 +47,22 @@ class Statement:
     def execute(self, conn: Connection, parameters: Mapping[str, Any]) -> int:
         """Run it for its effect; returns how many rows it touched."""
         compiled = self._for(conn.dialect)
-        return conn.exec_driver_sql(compiled.sql, _bound(compiled, parameters)).rowcount
+        cursor = conn.connection.cursor()
+        try:
+            cursor.execute(compiled.sql, _bound(compiled, parameters))
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
 
     def fetch(self, conn: Connection, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Run it and return its rows by column name, JSON parsed."""
         compiled = self._for(conn.dialect)
-        found = conn.exec_driver_sql(compiled.sql, _bound(compiled, parameters)).fetchall()
+        cursor = conn.connection.cursor()
+        try:
+            cursor.execute(compiled.sql, _bound(compiled, parameters))
+            found = cursor.fetchall()
+        finally:
+            cursor.close()
         rows: list[dict[str, Any]] = []
         for values in found:
             row = list(values)

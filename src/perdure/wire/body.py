@@ -80,12 +80,10 @@ def _explain(raw: bytes, fault: str) -> InvalidRequest:
     what, line, column = position.groups() if position is not None else (fault, "1", "1")
     if "recursion limit" in what:
         return InvalidRequest("The JSON body is nested too deeply. Use fewer levels.")
-    if "surrogate" in what or "hex escape" in what:
+    if ("surrogate" in what or "hex escape" in what) and _has_lone_surrogate(raw):
         return InvalidRequest(
             f"Invalid JSON body: lone surrogate in a \\u escape at line {line} column {column}. Escape "
             "characters as complete surrogate pairs, or send them as UTF-8."
-            if _has_lone_surrogate(raw)
-            else f"Invalid JSON body: incomplete \\u escape at line {line} column {column}."
         )
     if re.search(rb"\b(NaN|Infinity)\b", raw) and ("expected value" in what or "invalid number" in what):
         return InvalidRequest(

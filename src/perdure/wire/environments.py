@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
@@ -41,6 +42,15 @@ def _check_vaults(vault_ids: list[str]) -> list[str]:
 
 VaultIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], AfterValidator(_check_vaults)]
 """Vaults of a session or an environment, each once."""
+
+
+def _check_version(version: str) -> str:
+    if not re.fullmatch(r"latest|[1-9][0-9]{0,17}", version):
+        raise refusal("Invalid '{param}': expected a positive integer as a string, or 'latest'.")
+    return version
+
+
+SkillVersion = Annotated[str, AfterValidator(_check_version)]
 
 
 class InlineFileParams(Request):
@@ -138,7 +148,7 @@ class InlineSkillParams(_InlineCapability):
 class ReferencedSkillParams(Request):
     type: Literal["skill_reference"]
     skill_id: ShortId
-    version: Annotated[str, Field(pattern=r"^(latest|[1-9][0-9]{0,17})$")] | None = None
+    version: SkillVersion | None = None
 
 
 SkillParams = Annotated[InlineSkillParams | ReferencedSkillParams, Field(discriminator="type")]

@@ -75,8 +75,8 @@ class PayloadTooLarge(InvalidRequest):
     def __init__(self, max_bytes: int) -> None:
         limit = f"{max_bytes >> 20} MiB" if max_bytes % (1 << 20) == 0 else f"{max_bytes:,} bytes"
         super().__init__(
-            f"The request body is too large. Send at most {limit}, for example by passing images as URLs instead "
-            "of data URLs."
+            f"The request body is too large. Send at most {limit}, for example by passing images as URLs "
+            "instead of data URLs."
         )
 
 

@@ -43,15 +43,15 @@ ITEM = {
 """The prefix of an item's id, by the item's type."""
 
 LENGTH = 24
-_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# 248 is the last multiple of 62 in a byte: what lies above would favour some characters.
+_CHARACTERS = bytes(_ALPHABET[byte % 62] for byte in range(256))
+_REJECTED = bytes(range(248, 256))
 
 
 def new_id(prefix: str) -> str:
     """A fresh identifier such as `sess_4fK…`, with 143 bits from the system's secure source."""
-    # 65 bits more than the id holds, so that the modulus favours no character measurably.
-    number = int.from_bytes(secrets.token_bytes(26))
-    characters = []
-    for _ in range(LENGTH):
-        number, digit = divmod(number, 62)
-        characters.append(_ALPHABET[digit])
-    return f"{prefix}_{''.join(characters)}"
+    characters = b""
+    while len(characters) < LENGTH:
+        characters = secrets.token_bytes(36).translate(_CHARACTERS, _REJECTED)
+    return f"{prefix}_{characters[:LENGTH].decode('ascii')}"

@@ -74,6 +74,19 @@ class AutomationQuery(PageQuery):
     session_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
 
+class VaultQuery(PageQuery):
+    """Query of the lists of vaults and credentials; `status` is one value or several."""
+
+    status: list[Literal["active", "archived"]] | None = None
+
+
+class EventsQuery(Query):
+    """Query of a session's stream; `stream` is tolerated and means nothing."""
+
+    include_obfuscation: bool = True
+    stream: str | None = None
+
+
 class FileQuery(Query):
     """Query of the list of an environment's files; a token goes with the same path, order and limit."""
 

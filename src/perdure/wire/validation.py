@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -88,8 +89,10 @@ def _first(faults: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     # A misspelt member is missing and unknown at once; naming the spelling helps more.
     first = faults[0]
     if first["type"] == "missing":
+        *above, name = first["loc"]
         for other in faults[1:]:
-            if other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]:
+            *beside, spelt = other["loc"]
+            if other["type"] == "extra_forbidden" and beside == above and get_close_matches(spelt, [name]):
                 return other
     return first
 
@@ -102,9 +105,9 @@ def _walk(loc: Sequence[str | int], value: Any, *, last_is_member: bool) -> tupl
         is_last = position == len(loc) - 1
         match value:
             case dict():
-                tag_names = {value.get("type"), value.get("role"), value.get("action")} - {None}
-                is_tag = step in tag_names and step not in tags and not (is_last and last_is_member)
-                if is_tag:
+                # Compared one by one: what a client sends as a tag may be unhashable.
+                names_branch = any(value.get(name) == step for name in ("type", "role", "action"))
+                if names_branch and step not in tags and not (is_last and last_is_member):
                     tags.add(step)
                     continue
                 path.append(step)
