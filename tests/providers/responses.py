@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import secrets
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 from tests.providers.answers import Answer, Call, Failure, Output, Text, Thought, Usage, pieces
 from tests.providers.command import run
 from tests.providers.responses_rules import Minted, check_request
@@ -39,7 +39,7 @@ class ResponsesProvider(FakeProvider):
         numbers = itertools.count()
         for event in self._events(body, planned):
             event["sequence_number"] = next(numbers)
-            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            yield b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
 
     def last_user_text(self, body: dict[str, Any]) -> str:
         for item in reversed(body["input"]):

@@ -174,7 +174,7 @@ OF_CHAT: dict[str, Change] = {
     "foreign reasoning": item(2, reasoning_content="I thought."),
     "last word of the assistant": insert(5, {"role": "assistant", "content": "x"}),
 }
-CASES = [
+CASES: list[tuple[type[FakeProvider], Body, str, Change]] = [
     *((ResponsesProvider, RESPONSES, name, change) for name, change in {**COMMON, **OF_RESPONSES}.items()),
     *((ChatProvider, CHAT, name, change) for name, change in {**COMMON, **OF_CHAT}.items()),
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
 from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.replay import replay_creation
-from perdure.api.routing import METADATA_KEY, router
+from perdure.api.routing import router
 from perdure.api.streams import EventStream, FirstTurnEnd
 from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
 from perdure.store.idempotency import run_once
@@ -23,8 +23,9 @@ from perdure.store.sessions import (
     resolve_settings,
     update_session,
 )
-from perdure.wire.errors import Conflict, InvalidRequest
+from perdure.wire.errors import Conflict
 from perdure.wire.ids import new_id
+from perdure.wire.metadata import metadata_filter
 from perdure.wire.pages import Page
 from perdure.wire.sessions import Session, SessionCreate, SessionDeleted, SessionUpdate
 
@@ -82,7 +83,7 @@ async def list_(
     agent_id: Annotated[str | None, Query(description="Sessions whose root agent this is.")] = None,
 ) -> Response:
     """Sessions of the project; `metadata[key]=value` filters, all pairs must match."""
-    metadata = _metadata_filter(request)
+    metadata = metadata_filter(request.query_params.multi_items())
     rows = await services.store.read(
         list_sessions, caller.project_id, page, agent_id=agent_id, metadata=metadata
     )
@@ -117,22 +118,3 @@ async def delete(services: UseServices, caller: UseCaller, session_id: str) -> R
         services.work.wake(session_id)
         await asyncio.sleep(0.02)
     return json_response(SessionDeleted(id=session_id))
-
-
-def _metadata_filter(request: Request) -> dict[str, str]:
-    pairs: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
-        match = METADATA_KEY.fullmatch(name)
-        if match is None:
-            continue
-        key = match.group(1)
-        if not 1 <= len(key) <= 64 or len(value) > 512:
-            raise InvalidRequest(
-                "A metadata filter has a key of 1 to 64 and a value of at most 512 characters.",
-                param=name[:64],
-            )
-        if pairs.setdefault(key, value) != value:
-            raise InvalidRequest(f"The filter metadata[{key}] is given twice.", param=name[:64])
-    if len(pairs) > 16:
-        raise InvalidRequest("At most 16 metadata filters can be combined.", param="metadata")
-    return pairs

@@ -10,6 +10,7 @@ from perdure.schema.bounds import check_schema
 from perdure.schema.refusals import SchemaRefused
 from perdure.wire.agent_options import JsonSchemaFormat, JsonSchemaFormatParams, Text, TextParams
 from perdure.wire.agents import AgentSettings
+from perdure.wire.combinations import check_combination
 from perdure.wire.errors import InvalidRequest, ModelNotFound, NotFound
 from perdure.wire.sessions import SessionCreate
 from perdure.wire.tools import FunctionTool, WebSearchTool
@@ -59,6 +60,7 @@ def check_session(services: Services, body: SessionCreate, settings: AgentSettin
             f'Environments of type \'{kind}\' are not supported by this server yet. Use {{"type": "none"}}.',
             param="environment.type",
         )
+    check_combination(settings.tools, body.environment)
     check_tools(settings.tools, "agent.tools")
     check_schemas(settings.tools, settings.text, "agent.")
     if body.vault_ids:
