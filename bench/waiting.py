@@ -52,8 +52,8 @@ def measure(directory: Path, smoke: bool) -> list[Row]:
             uvloop.run(_answer_one(server))
     return [
         Row(f"memory of {count:,} waiting sessions", grown / 1e6, "MB", 50),
-        Row("CPU while they wait", waiting * 1e3, "ms/s", 10, beside=quiet * 1e3, beside_what="none waiting"),
-        Row("CPU after a restart", after * 1e3, "ms/s", 10, beside=quiet * 1e3, beside_what="none waiting"),
+        Row("CPU while they wait", waiting * 1e3, "ms/s", 5, beside=quiet * 1e3, beside_what="none waiting"),
+        Row("CPU after a restart", after * 1e3, "ms/s", 5, beside=quiet * 1e3, beside_what="none waiting"),
         Row(
             "memory of the restarted server", restarted / 1e6, "MB", beside=fresh / 1e6, beside_what="before"
         ),

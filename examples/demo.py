@@ -71,9 +71,9 @@ def main() -> int:
     try:
         with data_directory(arguments.keep) as data_dir, running_server(SETTINGS, data_dir) as server:
             play(stage, server)
-    except KeyboardInterrupt:
+    except SystemExit:
         console.print("\nStopped, and the server with it.")
-        return 130
+        raise
     except (ClaimBroken, ServerFailed, OpenAIError, subprocess.SubprocessError) as error:
         console.print(f"\n✗ {type(error).__name__}: {error}", style="bold red", markup=False)
         return 1
@@ -105,11 +105,12 @@ def end_in_order(number: int, frame: FrameType | None) -> None:
     """Turn a signal into an exception, so that the server is stopped and its directory removed."""
     if number == getattr(signal, "SIGALRM", None):
         raise ClaimBroken(f"The demo ends within {LONGEST_SECONDS} s.")
+    signal.signal(number, signal.SIG_IGN)  # the end takes a moment, and once is enough
     sys.exit(128 + number)
 
 
 if __name__ == "__main__":
-    for name in ("SIGTERM", "SIGHUP", "SIGALRM"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), end_in_order)
     if hasattr(signal, "alarm"):

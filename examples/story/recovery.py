@@ -52,21 +52,20 @@ def lose_and_recover_a_stream(client: OpenAI, stage: Stage, session_id: str) -> 
     """Ask for a long answer, lose the connection in the middle of it, and miss nothing."""
     client.beta.agents.sessions.update(session_id, agent={"model": SLOW_MODEL})
     seen = follow_until_the_cut(client, stage, session_id)
-    (item_id,) = seen.texts
+    item_id, seen_text = next(iter(seen.texts.items()), ("", ""))
     recovered = recover(client, stage, session_id, item_id)
 
     last = next(iter(client.beta.agents.sessions.items.list(session_id, order="desc")))
-    assert last.type == "message"
-    stored = text_of(last)
+    stored = text_of(last) if last.type == "message" else ""
     turn = client.beta.agents.sessions.turns.retrieve(last.turn_id, session_id=session_id)
     stage.check(
-        f"The connection broke after {len(seen.texts[item_id])} of {len(stored)} characters.",
-        0 < len(seen.texts[item_id]) < len(stored),
+        f"The connection broke after {len(seen_text)} of {len(stored)} characters.",
+        0 < len(seen_text) < len(stored),
     )
     stage.check("The turn did not mind and is completed.", turn.status == "completed")
     stage.check(
         "The recovered text is the stored text.",
-        item_id == last.id and recovered.texts[item_id] == stored,
+        item_id == last.id and recovered.texts.get(item_id) == stored,
     )
 
 

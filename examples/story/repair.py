@@ -31,6 +31,7 @@ def refuse_a_bad_argument(client: OpenAI, stage: Stage, session_id: str) -> None
     stage.items(items)
     calls = [item for item in items if item.type == "function_call"]
     results = {item.call_id: item for item in items if item.type == "function_call_output"}
+    stage.check("The model called its tool twice.", len(calls) == 2)
     refused, repaired = calls
     reason = results[refused.call_id].error or ""
     stage.check(

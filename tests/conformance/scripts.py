@@ -87,6 +87,15 @@ STRUCTURED = """
 answer = [{ json = { city = "Oslo", degrees = 7 } }]
 """
 
+REPAIRED = """
+[[rule]]
+when = { newest = "note" }
+answer = [{ json = { city = "Oslo", degrees = 7 } }]
+
+[otherwise]
+answer = [{ text = "It is seven degrees in Oslo." }]
+"""
+
 UNPARSABLE = """
 [otherwise]
 answer = [{ text = "This is no JSON." }]
@@ -224,6 +233,15 @@ answer = [{ text = "I was told: {result}" }]
 answer = [{ call = "weather", arguments = { city = "CANARY" } }]
 """
 
+PATTERN_BOMB = f"""
+[[rule]]
+when = {{ newest = "result" }}
+answer = [{{ text = "I was told: {{result}}" }}]
+
+[otherwise]
+answer = [{{ call = "weather", arguments = {{ city = "{"a" * 40}b" }} }}]
+"""
+
 HALF_RIGHT = """
 [[rule]]
 when = { newest = "result" }
@@ -284,6 +302,7 @@ MODELS = {
     "commenting": COMMENTING,
     "parallel": PARALLEL,
     "structured": STRUCTURED,
+    "repaired": REPAIRED,
     "unparsable": UNPARSABLE,
     "reasoning": REASONING,
     "steered": STEERED,
@@ -297,6 +316,7 @@ MODELS = {
     "broken-json": BROKEN_JSON,
     "stubborn": STUBBORN,
     "secret-argument": SECRET_ARGUMENT,
+    "pattern-bomb": PATTERN_BOMB,
     "half-right": HALF_RIGHT,
     "nested": NESTED,
     "late": LATE,

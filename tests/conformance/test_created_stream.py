@@ -81,6 +81,21 @@ def test_an_answer_that_never_matches_the_schema_fails_the_turn(client: OpenAI) 
     assert session.status == "idle"
 
 
+def test_an_answer_that_matches_only_the_second_time_counts_once(client: OpenAI) -> None:
+    result = stream(client, "repaired", output_type=Reading).get_final_result()
+    assert result.output_parsed == Reading(city="Oslo", degrees=7)
+    assert result.output_text == answers(client, result.session_id)[-1]
+
+
+def test_structured_text_is_the_same_in_all_its_events(client: OpenAI) -> None:
+    events = list(stream(client, "structured", output_type=Reading))
+    prefix = "agent.session.turn."
+    deltas = "".join(event.delta for event in events if event.type == f"{prefix}output_text.delta")
+    (done,) = [event.text for event in events if event.type == f"{prefix}output_text.done"]
+    (item,) = [event.item for event in events if event.type == f"{prefix}item.done"]
+    assert deltas == done == item.content[0].text
+
+
 def test_text_without_an_output_type_is_not_parsed(client: OpenAI) -> None:
     result = stream(client, "unparsable").get_final_result()
     assert result.output_parsed is None

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 from openai import BadRequestError, ConflictError, OpenAI
 
+from .conftest import Gate
 from .inputs import message, tool_result
 from .sessions import answers, create_idle, create_waiting, turns, user_texts
 from .watch import until_status
@@ -138,9 +139,9 @@ def test_without_a_key_nothing_is_deduplicated(client: OpenAI) -> None:
     assert user_texts(client, session.id) == ["Hello.", "Twice.", "Twice."]
 
 
-def create(client: OpenAI, key: str, said: str = "Hello.", **options: Any) -> Any:
+def create(client: OpenAI, key: str, said: str = "Hello.", model: str = "echo", **options: Any) -> Any:
     return client.beta.agents.sessions.create(
-        agent={"model": "echo"},
+        agent={"model": model},
         environment={"type": "none"},
         input=said,
         extra_headers={"Idempotency-Key": key},
@@ -170,3 +171,30 @@ def test_another_creation_under_the_same_key_is_a_conflict(client: OpenAI) -> No
         create(client, key, "Goodbye.")
     assert refusal.value.code == "idempotency_conflict"
     assert refusal.value.response.headers["x-should-retry"] == "false"
+
+
+def test_a_repeated_streamed_creation_ends_by_itself_with_the_same_result(client: OpenAI) -> None:
+    key = create_idle(client).id
+    first = create(client, key, stream=True).get_final_result()
+    events = create(client, key, stream=True).with_result_collection()
+    types = [event.type for event in events]
+    assert (types[0], types[-1]) == ("agent.session.created", "agent.session.idle")
+    again = events.get_final_result()
+    assert (again.session_id, again.turn_id) == (first.session_id, first.turn_id)
+    assert again.output_text == first.output_text == "You said: Hello."
+    assert len(turns(client, first.session_id)) == 1
+
+
+def test_a_repeated_streamed_creation_joins_the_running_turn(client: OpenAI, gate: Gate) -> None:
+    key = gate.path.name
+    first = create(client, key, gate.text, "gated", stream=True)
+    for event in first:
+        if event.type == "agent.session.turn.output_text.delta":
+            break
+    second = create(client, key, gate.text, "gated", stream=True).with_result_collection()
+    for event in second:
+        if event.type == "agent.session.turn.output_text.delta":
+            gate.release()
+    result = second.get_final_result()
+    assert result.output_text == "Before, after."
+    assert len(turns(client, result.session_id)) == 1

@@ -190,3 +190,40 @@ def test_fifty_items_of_the_same_moment_page_without_loss(client: OpenAI) -> Non
 
 def test_lists_without_entries_have_null_ids(raw: httpx2.Client) -> None:
     assert page(raw, "/agents/sessions?agent_id=agt_unknown")["data"] == []
+
+
+def test_a_walk_goes_on_behind_an_entry_that_was_deleted_meanwhile(
+    client: OpenAI, raw: httpx2.Client
+) -> None:
+    agent = client.beta.agents.create(model="echo")
+    made = []
+    for _ in range(3):
+        session = client.beta.agents.sessions.create(
+            agent_id=agent.id, environment={"type": "none"}, input="Hello."
+        )
+        made.append(until_status(client, session.id, "idle").id)
+    listing = f"/agents/sessions?agent_id={agent.id}"
+    first = page(raw, listing, order="asc", limit=1)["last_id"]
+    assert first == made[0]
+    client.beta.agents.sessions.delete(first)
+    assert [entry["id"] for entry in page(raw, listing, order="asc", after=first)["data"]] == made[1:]
+    agents = [client.beta.agents.create(model="echo").id for _ in range(3)]
+    client.beta.agents.delete(agents[0])
+    assert [entry["id"] for entry in page(raw, "/agents", order="asc", after=agents[0])["data"]] == agents[1:]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {f"metadata[k{n}]": "v" for n in range(17)},
+        {f"metadata[{'k' * 65}]": "v"},
+        {"metadata[]": "v"},
+        {"metadata": "v"},
+        {"metadata[k]": "v" * 513},
+    ],
+    ids=["too many pairs", "a long key", "no key", "no brackets", "a long value"],
+)
+def test_a_metadata_filter_out_of_bounds_is_refused(raw: httpx2.Client, query: dict[str, str]) -> None:
+    response = raw.get("/agents/sessions", params=query)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["param"].startswith("metadata")

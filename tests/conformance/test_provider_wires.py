@@ -17,12 +17,14 @@ from pydantic import BaseModel
 from tests.providers.answers import Call, Refusal, Text, Thought, Usage, answer
 from tests.providers.chat import ChatProvider
 from tests.providers.responses import ResponsesProvider
-from tests.providers.server import KEY, FakeProvider
+from tests.providers.server import KEY, FakeProvider, text_of
 
 from .conftest import PrivateServers
 from .inputs import CLOCK, NONE, WEATHER, cancel, message, tool_result
 from .scripts import SETTINGS
 from .watch import DEADLINE, PAUSE
+
+STORY = "Once upon a time there was an answer of many deltas, and it was cut off before its end. " * 2
 
 
 @pytest.fixture(params=[ResponsesProvider, ChatProvider], ids=["responses", "chat"])
@@ -159,7 +161,7 @@ async def test_a_cancel_of_all_pending_calls_leaves_a_history_the_provider_accep
 async def test_a_cancel_in_mid_text_closes_the_connection_and_the_talk_goes_on(
     provider: FakeProvider, wired: AsyncOpenAI
 ) -> None:
-    provider.queue(answer(Text("A long story."), hang_after=5))
+    provider.queue(answer(Text(STORY), hang_after=6))
     session = await create(wired)
     await until(lambda: items(wired, session.id), lambda saved: len(saved) == 2)
     await wired.beta.agents.sessions.events.create(session.id, events=[cancel()])
@@ -172,7 +174,7 @@ async def test_a_cancel_in_mid_text_closes_the_connection_and_the_talk_goes_on(
 async def test_a_cancel_in_mid_thought_leaves_no_orphan_behind(
     provider: FakeProvider, wired: AsyncOpenAI
 ) -> None:
-    provider.queue(answer(Thought(("Let me see.",)), Text("Never said."), hang_after=4))
+    provider.queue(answer(Thought((STORY,)), Text("Never said."), hang_after=6))
     session = await create(wired, reasoning={"summary": "auto"})
     await until(lambda: asyncio.sleep(0, len(provider.requests)), bool)
     await wired.beta.agents.sessions.events.create(session.id, events=[cancel()])
@@ -249,7 +251,7 @@ async def test_a_refused_key_fails_the_turn_and_the_next_one_works(
 async def test_an_answer_cut_off_is_asked_for_again_and_said_anew(
     provider: FakeProvider, wired: AsyncOpenAI
 ) -> None:
-    provider.queue(answer(Text("The first half"), cut_after=6, reset=True), answer(Text("The whole.")))
+    provider.queue(answer(Text(STORY), cut_after=6, reset=True), answer(Text("The whole.")))
     events = await wired.beta.agents.sessions.create(
         agent={"model": "fake"}, environment=NONE, input="Hello.", stream=True
     )
@@ -328,3 +330,53 @@ async def test_loose_schemas_are_made_acceptable(provider: FakeProvider, wired: 
     session = await create(wired, tools=tools)
     await until_status(wired, session.id, "idle")
     assert (await items(wired, session.id))[-1].content[0].text == "You said: Hello."
+
+
+async def test_results_reach_the_provider_in_the_order_of_their_calls(
+    provider: FakeProvider, wired: AsyncOpenAI
+) -> None:
+    provider.queue(
+        answer(Call("weather", {"city": "Oslo"}), Call("clock", {"zone": "UTC"})), answer(Text("Both."))
+    )
+    session = await create(wired, "both", tools=[WEATHER, CLOCK])
+    weather, clock = (await until_status(wired, session.id, "requires_action")).required_actions
+    events = wired.beta.agents.sessions.events
+    await events.create(session.id, events=[tool_result(clock, "noon")])
+    await events.create(session.id, events=[tool_result(weather, "7 °C")])
+    await until_status(wired, session.id, "idle")
+    assert results_in(provider.requests[1].body) == ["7 °C", "noon"]
+
+
+async def test_the_provider_sees_a_bounded_part_of_a_huge_result_and_the_list_all_of_it(
+    provider: FakeProvider, wired: AsyncOpenAI
+) -> None:
+    provider.queue(answer(Call("weather", {"city": "Oslo"})), answer(Text("Too much.")))
+    session = await create(wired, "The weather?", tools=[WEATHER])
+    (call,) = (await until_status(wired, session.id, "requires_action")).required_actions
+    huge = "HEAD" + "x" * 3_000_000 + "TAIL"
+    await wired.beta.agents.sessions.events.create(session.id, events=[tool_result(call, huge)])
+    await until_status(wired, session.id, "idle")
+    (shown,) = results_in(provider.requests[1].body)
+    assert len(shown) < 300_000
+    assert shown.startswith("HEAD")
+    assert "TAIL" in shown
+    assert [i.output for i in await items(wired, session.id) if i.type == "function_call_output"] == [huge]
+
+
+async def test_instructions_and_settings_reach_the_provider(
+    provider: FakeProvider, wired: AsyncOpenAI
+) -> None:
+    session = await create(wired, instructions="Be very brief.", reasoning={"effort": "low"}, tools=[WEATHER])
+    await until_status(wired, session.id, "idle")
+    body = provider.requests[0].body
+    assert body["model"] == "fake"
+    assert body["stream"] is True
+    assert "Be very brief." in str(body)
+    assert "weather" in str(body["tools"])
+
+
+def results_in(body: dict[str, Any]) -> list[str]:
+    """The tool results of a request, in the order in which the model reads them."""
+    if "messages" in body:
+        return [text_of(entry["content"]) for entry in body["messages"] if entry["role"] == "tool"]
+    return [text_of(entry["output"]) for entry in body["input"] if entry["type"] == "function_call_output"]

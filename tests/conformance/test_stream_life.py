@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from openai import OpenAI
 from tests.server import ServerProcess
 
@@ -97,3 +98,13 @@ def test_the_server_prints_one_line_and_logs_elsewhere(private_servers: PrivateS
     create_idle(client)
     assert server.terminate() == 0
     assert server.printed == [f"perdure listening on {server.url}"]
+
+
+def test_a_second_server_on_the_same_data_is_refused_in_words(private_servers: PrivateServers) -> None:
+    server = private_servers()
+    second = ServerProcess(server.config, server.data_dir)
+    with pytest.raises(AssertionError, match="no listening line"):
+        second.start()
+    assert str(server.data_dir) in second.stderr()
+    assert "Traceback" not in second.stderr()
+    create_idle(private_servers.client(server))

@@ -1,8 +1,9 @@
 """The examples of the documents do what the documents say.
 
 Python blocks of a document are one program: they run in order, against a server as the README starts
-it. A comment `<!-- not run: reason -->` above a block leaves it out. A block under `<!-- prints -->`
-holds what the block before it prints. JavaScript blocks are a program each.
+it; the functions called `test_…` that they define are called at the end. A comment
+`<!-- not run: reason -->` above a block leaves it out. A block under `<!-- prints -->` holds what the
+block before it prints. JavaScript blocks are a program each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,11 +47,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", PROGRAMS, ids=lambda document: document.name)
 def test_the_python_of_a_document_runs(
     document: Path, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_API_KEY", server.api_key)
+    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     namespace: dict[str, object] = {"__name__": document.stem}
     printed = ""
     for block in blocks(document):
@@ -60,6 +64,9 @@ def test_the_python_of_a_document_runs(
             with contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(source, document, "exec"), namespace)
             printed = output.getvalue()
+    for name, value in namespace.items():
+        if name.startswith("test_") and callable(value):
+            value()
 
 
 @pytest.mark.node

@@ -100,7 +100,7 @@ def test_every_claim_of_the_demo_holds(kept: tuple[subprocess.CompletedProcess[s
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in ACTS] == ACTS
     assert "✗" not in done.stdout
-    assert re.search(r"^17 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^18 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
 
 
 def test_the_demo_shows_events_calls_and_the_chain(
@@ -135,15 +135,19 @@ def test_a_kept_directory_is_named_and_can_be_served(
         pass
 
 
-def test_ctrl_c_stops_the_server_and_removes_its_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+)
+def test_a_stopped_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
     with started_demo(tmp_path) as demo:
         assert demo.stdout is not None
         printed = ""
         for line in demo.stdout:
             printed += line
             if "requires_action" in line:
-                demo.send_signal(signal.SIGINT)
-        assert demo.wait(TIMEOUT) == 130, printed
+                demo.send_signal(number)
+                demo.send_signal(number)
+        assert demo.wait(TIMEOUT) == status, printed
     assert not is_running(server_process(printed))
     assert list(tmp_path.iterdir()) == []
     assert "Traceback" not in printed

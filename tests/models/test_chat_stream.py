@@ -345,7 +345,7 @@ async def test_a_call_written_as_text_is_no_answer(
 
 
 async def test_chunks_of_nothing_are_passed_over(provider: ChatProvider, model: ChatModel) -> None:
-    odd = (
+    odd: tuple[Any, ...] = (
         {},
         [],
         None,

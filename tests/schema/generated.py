@@ -15,7 +15,28 @@ DRAFTS = {
     2020: "https://json-schema.org/draft/2020-12/schema",
 }
 NAMES = ("a", "b", "c", "kind", "a b", "$ref", "é")
-SCALARS = (None, True, False, -2, 0, 1, 2, 3, 0.0, 1.0, 1.5, -2.5, 1e300, "", "a", "ab", "A-1042", "x" * 9, "é", "\n")
+SCALARS = (
+    None,
+    True,
+    False,
+    -2,
+    0,
+    1,
+    2,
+    3,
+    0.0,
+    1.0,
+    1.5,
+    -2.5,
+    1e300,
+    "",
+    "a",
+    "ab",
+    "A-1042",
+    "x" * 9,
+    "é",
+    "\n",
+)
 PATTERNS = ("a", "^a+$", "(a+)+$", r"^[A-Z]-\d{4}$", "^(?!a)", r"^(?=.*b)(?:a|b)*$", "^$")
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 REFERENCES = ("#", "#/$defs/x", "#/$defs/x", "#/$defs/y", "#/$defs/y", "#/properties/a")
@@ -104,7 +125,11 @@ class Generator:
             case "type":
                 return {"type": pick(TYPES)}
             case "enum":
-                return {"enum": [self.random.choice(SCALARS[:8]), self.value(2)] if self.random.random() < 0.5 else [1]}
+                return {
+                    "enum": [self.random.choice(SCALARS[:8]), self.value(2)]
+                    if self.random.random() < 0.5
+                    else [1]
+                }
             case "const":
                 return {"const": self.value(2)}
             case "pattern":
@@ -114,7 +139,12 @@ class Generator:
             case "minimum" | "maximum":
                 return {keyword: pick((-1, 0, 1, 1.5))}
             case "exclusive" if self.year == 4:
-                return {"minimum": 1, "exclusiveMinimum": pick((True, False)), "maximum": 3, "exclusiveMaximum": True}
+                return {
+                    "minimum": 1,
+                    "exclusiveMinimum": pick((True, False)),
+                    "maximum": 3,
+                    "exclusiveMaximum": True,
+                }
             case "exclusive":
                 return {"exclusiveMinimum": pick((0, 1)), "exclusiveMaximum": pick((2, 3))}
             case "uniqueItems":

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
+from tests.schema.generated import DRAFTS, Generator
 
 from perdure.schema.bounds import checked, schema_text
 from perdure.schema.refusals import SchemaRefused
 from perdure.schema.rulebook import Rulebook
 from perdure.schema.violations import Walk
-from tests.schema.generated import DRAFTS, Generator
 
 
 @pytest.mark.parametrize("year", sorted(DRAFTS))
@@ -22,9 +22,8 @@ def test_the_walk_and_the_compiled_validator_agree(year: int, seed: int) -> None
     try:
         accepted = checked(schema_text(schema))
     except SchemaRefused as refused:
-        assert "circle" in refused.reason or "end" in refused.reason, (schema, refused)
-        assume(False)
-        raise
+        event(f"refused: {refused.reason[:20]}")
+        reject()
     assert accepted.validator is not None
     book = Rulebook(accepted)
     for value in [draw.object() for _ in range(12)]:
@@ -32,4 +31,5 @@ def test_the_walk_and_the_compiled_validator_agree(year: int, seed: int) -> None
         event(f"valid: {verdict}")
         findings = Walk(book).findings(accepted.root, value)
         assert (findings == ()) is verdict, (schema, value, findings)
+        assert bool(Walk(book).findings(accepted.root, value, most=1)) is not verdict, (schema, value)
         assert all(finding.rule for finding in findings)

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from perdure.store import engine
 from perdure.store.engine import SqliteStore, StoreError, open_engine, open_sync_connection
 from perdure.store.migrate import SchemaTooNew, migrate
 from perdure.store.tables import session_configs
@@ -77,14 +78,14 @@ async def test_the_write_of_a_cancelled_waiter_lands_and_is_announced(
 async def test_a_commit_that_fails_fails_every_member_and_announces_nothing(
     store: SqliteStore, announced: list[Announcement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Connection.exec_driver_sql
+    run = engine.control
 
-    def failing(self: Connection, statement: str, *args: object, **kwargs: object) -> object:
+    def failing(conn: Connection, statement: str) -> None:
         if statement == "COMMIT":
             raise OSError("the disk is full")
-        return run(self, statement, *args, **kwargs)  # type: ignore[arg-type]
+        run(conn, statement)
 
-    monkeypatch.setattr(Connection, "exec_driver_sql", failing)
+    monkeypatch.setattr(engine, "control", failing)
     results = await asyncio.gather(*(store.write(put, f"s{n}") for n in range(5)), return_exceptions=True)
     monkeypatch.undo()
     assert all(isinstance(result, OSError) for result in results)
@@ -113,13 +114,13 @@ async def test_the_lock_is_free_after_closing(tmp_path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused_in_words(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path}/n.db")
-    migrate(engine)
-    with engine.connect() as conn:
+    database = open_engine(f"sqlite:///{tmp_path}/n.db")
+    migrate(database)
+    with database.connect() as conn:
         conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(SchemaTooNew, match="9999"):
-        migrate(engine)
-    engine.dispose()
+        migrate(database)
+    database.dispose()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense"])

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from perdure import __version__
-from perdure.api import agents, errors, events, history, sessions, status
+from perdure.api import agents, errors, events, history, later, sessions, status
 from perdure.api.gate import Gate
 from perdure.api.services import open_services
 from perdure.config.settings import Settings
@@ -37,7 +37,7 @@ def create_app(settings: Settings, *, bootstrap_key: str | None = None) -> FastA
     errors.install(app)
     app.include_router(status.routes)
     # Literal segments win over `/v1/agents/{agent_id}`.
-    for module in (events, history, sessions, agents):
+    for module in (later, events, history, sessions, agents):
         app.include_router(module.routes)
     app.add_middleware(Gate)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -34,14 +34,23 @@ async def advance(
     arrived.clear()
     try:
         boundary = await deps.store.write(claim, session_id, call_timeout_us=deps.call_timeout_us)
-        if boundary is None or boundary.state != "run":
+        if boundary is None:
             return
-        assert boundary.turn is not None
-        items = await deps.store.read(load_items, session_id, boundary.turn.agent_id, 0)
-        conversation = Conversation(items)
+        epoch = boundary.lease.epoch
+        conversation = deps.conversations.take(session_id, epoch)
+        if conversation is None:
+            if boundary.state != "run":
+                return
+            conversation = Conversation(())
+        # The API has added user messages since, too.
+        agent_id = boundary.config.agent.id
+        newer = await deps.store.read(load_items, session_id, agent_id, conversation.last_pos)
+        conversation.update(newer)
         while boundary.state == "run" and not draining():
             conversation.update(boundary.items)
             boundary = await _step(deps, boundary, conversation, arrived)
+        conversation.update(boundary.items)
+        deps.conversations.keep(session_id, epoch, conversation)
     except (Fenced, SessionGone):
         log.info("session %s has another owner or is gone; stopping", session_id)
     finally:

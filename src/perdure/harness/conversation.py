@@ -8,6 +8,7 @@ broke off is shown only where nothing replaced it. Whatever ended a turn, the ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -35,16 +36,19 @@ class Conversation:
     """An agent's items in order, kept up to date by the transactions that change them."""
 
     def __init__(self, items: Iterable[ItemRow]) -> None:
-        self._items: dict[str, ItemRow] = {item.id: item for item in items}
+        self._items: dict[str, ItemRow] = {}
+        self._finished: _Finished | None = None
+        self.size = 0
+        self.last_pos = 0
+        self.update(items)
 
     def update(self, items: Iterable[ItemRow]) -> None:
         """Take in items that were added (in order) or changed."""
         for item in items:
             self._items[item.id] = item
-
-    @property
-    def last_pos(self) -> int:
-        return max((item.pos for item in reversed(self._items.values())), default=0)
+            self.last_pos = max(self.last_pos, item.pos)
+            # Roughly the JSON kept in memory, counted again when an item changes.
+            self.size += len(orjson.dumps(item.data)) + 200
 
     def of_turn(self, turn_id: str) -> list[ItemRow]:
         """The items of one turn, in order."""
@@ -55,26 +59,52 @@ class Conversation:
 
         `result_bytes` bounds how much of one tool result the model is shown.
         """
+        target = (provider, model, result_bytes)
+        before = self._finished
+        if before is None or before.target != target:
+            before = _Finished(target, 0, ())
         rows = list(self._items.values())
-        results = {
-            row.data["call_id"]: row
-            for row in rows
-            if row.type == "function_call_output" and not (row.private or {}).get("late")
-        }
-        builder = _Builder(provider, model, results, result_bytes)
-        steps = _steps(rows)
-        last_step = dict(steps.keys())
-        done: set[tuple[str, int]] = set()
-        for row in rows:
-            if row.step is None:
-                builder.add_input(row)
-                continue
-            key = (row.turn_id, row.step)
-            if key not in done:
-                done.add(key)
-                closing = row.turn_id != running_turn and last_step[row.turn_id] == row.step
-                builder.add_step(steps[key], closing=closing)
-        return tuple(builder.entries)
+        past = next((n for n, row in enumerate(rows) if row.turn_id == running_turn), len(rows))
+        finished = before.entries
+        if past > before.rows:
+            # Items of turns that have ended never change: what they say is built once.
+            finished += _entries(rows[before.rows : past], running_turn, target)
+        self._finished = _Finished(target, past, finished)
+        return finished + _entries(rows[past:], running_turn, target)
+
+
+Target = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """The entries of the first `rows` items, all of turns that have ended, for one model."""
+
+    target: Target
+    rows: int
+    entries: tuple[Entry, ...]
+
+
+def _entries(rows: Sequence[ItemRow], running_turn: str, target: Target) -> tuple[Entry, ...]:
+    results = {
+        row.data["call_id"]: row
+        for row in rows
+        if row.type == "function_call_output" and not (row.private or {}).get("late")
+    }
+    builder = _Builder(*target[:2], results, target[2])
+    steps = _steps(rows)
+    last_step = dict(steps.keys())
+    done: set[tuple[str, int]] = set()
+    for row in rows:
+        if row.step is None:
+            builder.add_input(row)
+            continue
+        key = (row.turn_id, row.step)
+        if key not in done:
+            done.add(key)
+            closing = row.turn_id != running_turn and last_step[row.turn_id] == row.step
+            builder.add_step(steps[key], closing=closing)
+    return tuple(builder.entries)
 
 
 def _steps(rows: Sequence[ItemRow]) -> dict[tuple[str, int], list[ItemRow]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perdure.config.settings import Settings
+from perdure.harness.conversations import Conversations
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
 from perdure.store.engine import Store
@@ -20,6 +21,7 @@ class Deps:
     hub: Hub
     registry: Registry
     model_calls: asyncio.Semaphore
+    conversations: Conversations = field(default_factory=Conversations)
 
     @property
     def call_timeout_us(self) -> int | None:

@@ -171,7 +171,7 @@ class Step:
                 await asyncio.gather(reading, watching, return_exceptions=True)
 
     async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
-        async with aclosing(resolved.model.stream(request)) as events:  # type: ignore[type-var]
+        async with aclosing(resolved.model.stream(request)) as events:
             async for event in events:
                 match event:
                     case TextDelta():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from perdure.config.settings import ProviderSettings
@@ -33,7 +33,7 @@ class ChatModel:
         self._dialect = dialect_of(provider.base_url)
         self._reasoning = ReasoningRules()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider = self._upstream.provider
         body = build_body(
             request,

@@ -6,7 +6,7 @@ wire happens inside that provider's adapter and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -200,6 +200,6 @@ class Model(Protocol):
     iterator closes the connection. Every text it yields is valid Unicode without lone surrogates.
     """
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...
 
     async def close(self) -> None: ...

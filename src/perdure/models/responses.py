@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from perdure.config.settings import ProviderSettings
@@ -41,7 +41,7 @@ class ResponsesModel:
         self._upstream = Upstream(provider, transport, "/responses", bearer(provider), OWN_FIELDS)
         self._refused: set[str] = set()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider = self._upstream.provider
         body = build_body(
             request,

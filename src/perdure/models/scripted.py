@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
 from perdure.config.settings import ProviderSettings
@@ -56,7 +56,7 @@ class ScriptedModel:
         self._fired: Counter[int] = Counter()
         self._fired_in: OrderedDict[str | None, Counter[int]] = OrderedDict()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         situation = Situation(request, self._provider.name)
         check_request(request, self._provider.name)
         self._check_size(situation)

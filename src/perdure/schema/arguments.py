@@ -9,10 +9,12 @@ from functools import lru_cache
 from perdure.schema.bounds import CheckedSchema, checked, schema_text
 from perdure.schema.rulebook import Rulebook
 from perdure.schema.texts import ArgumentFault
-from perdure.schema.violations import FINDINGS, Exhausted, Walk
+from perdure.schema.violations import FINDINGS, STEPS, Exhausted, Walk
 from perdure.schema.wording import KEY_CHARACTERS, printable, value_path
 
 DESCRIPTION_BYTES = 2_048
+# What the walk may take when it gives the verdict itself, and not only the reasons.
+VERDICT_STEPS = 3 * STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,10 @@ class ArgumentValidator:
         try:
             if verdict is not None and verdict.is_valid(value):
                 return ()
-            found = Walk(self._book).findings(self._checked.root, value)
+            found = Walk(self._book, STEPS if verdict else VERDICT_STEPS).findings(self._checked.root, value)
         except Exhausted:
-            return (Problem("(root)", "does not match the schema, or is too large to tell"),)
+            reason = "is too large to be checked" if verdict is None else "does not match the schema"
+            return (Problem("(root)", reason),)
         except UnicodeEncodeError:
             return (Problem("(root)", "contains text that is not valid Unicode"),)
         except ValueError:

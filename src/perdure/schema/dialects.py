@@ -60,7 +60,9 @@ class Dialect:
         since, until = _LIFETIME.get(keyword, (4, 2020))
         return since <= self.year <= until
 
-    def branches(self, schema: Mapping[str, object]) -> Iterator[tuple[Role, tuple[Part, ...], object]]:
+    def branches(
+        self, schema: Mapping[str, object]
+    ) -> Iterator[tuple[Role, tuple[Part, ...], dict[str, object] | bool]]:
         """The schemas directly inside a schema, with the path to each; references are not followed.
 
         Whatever does not have the shape of a schema is passed over.
@@ -109,6 +111,8 @@ _ROLES: dict[str, Role] = {
     "$defs": "stored",
     "definitions": "stored",
 }
+# The keywords with which a schema is more than rules about one value.
+APPLYING = frozenset(_ROLES) | {"$ref", "$recursiveRef", "$dynamicRef", "required", "dependentRequired"}
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}

@@ -16,6 +16,8 @@ from perdure.schema.wording import quoted
 
 Schema = dict[str, object]
 
+SLOW_OPTIONS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -71,11 +73,12 @@ class SchemaGraph:
             self.paths[id(schema)] = path
             self._note(schema, path)
             edges = self.edges[id(schema)] = []
+            inside = []
             for role, step, inner in self.dialect.branches(schema):
-                assert isinstance(inner, dict | bool)
                 edges.append(Edge(role, str(step[0]), inner))
                 if isinstance(inner, dict):
-                    stack.append((inner, path + step))
+                    inside.append((inner, path + step))
+            stack += reversed(inside)
             for keyword in self.dialect.references:
                 if isinstance(reference := schema.get(keyword), str):
                     yield schema, keyword, reference
@@ -98,8 +101,21 @@ class SchemaGraph:
         if isinstance(by_pattern := schema.get("patternProperties"), dict):
             for pattern in by_pattern:
                 self.patterns.setdefault(pattern, (*path, "patternProperties", pattern))
+        self._refuse_slow_options(schema.get("enum"), (*path, "enum"))
         if self.dialect.year >= 2019 and schema.keys() & {"unevaluatedProperties", "unevaluatedItems"}:
             self.unevaluated.append(schema)
+
+    def _refuse_slow_options(self, options: object, at: tuple[Part, ...]) -> None:
+        # The validator looks strings and integers up, and compares with everything else one by one.
+        slow = (
+            sum(isinstance(option, dict | list | float) for option in options)
+            if isinstance(options, list)
+            else 0
+        )
+        if slow > SLOW_OPTIONS:
+            raise SchemaRefused(
+                at, f"has more than {SLOW_OPTIONS} options that are objects, arrays or fractions"
+            )
 
     def _resolve(self, reference: str, at: tuple[Part, ...]) -> tuple[Schema | bool, tuple[Part, ...]]:
         shown = quoted(reference, 80)

@@ -1,7 +1,7 @@
 """Regular expressions of a schema: which engine runs them, and which are refused.
 
 Almost every pattern runs on an engine that takes linear time. One with lookaround or back references (as
-pydantic writes for `Decimal`) runs on a backtracking engine that gives up after `BACKTRACKS` steps; giving
+pydantic has written for `Decimal`) runs on a backtracking engine that gives up after `BACKTRACKS` steps; giving
 up counts as no match.
 """
 
@@ -33,7 +33,7 @@ def engine_for(patterns: Mapping[str, tuple[Part, ...]]) -> Engine:
     large = 0
     for index, (pattern, path) in enumerate(patterns.items()):
         if index == PATTERNS:
-            raise SchemaRefused(path, f"has more than {PATTERNS} different patterns")
+            raise SchemaRefused((), f"has more than {PATTERNS} different patterns")
         if len(pattern) > PATTERN_CHARACTERS:
             raise SchemaRefused(path, f"the pattern is longer than {PATTERN_CHARACTERS:,} characters")
         if _runs(pattern, _linear(SMALL_BYTES)):
@@ -43,7 +43,7 @@ def engine_for(patterns: Mapping[str, tuple[Part, ...]]) -> Engine:
             continue
         large += 1
         if large > LARGE_PATTERNS:
-            raise SchemaRefused(path, f"has more than {LARGE_PATTERNS} patterns with large repetitions")
+            raise SchemaRefused(path, f"is one of more than {LARGE_PATTERNS} patterns with large repetitions")
         if not _runs(pattern, _linear(COMPILED_BYTES)):
             backtracking = True
             if not _runs(pattern, _backtracking(COMPILED_BYTES)):

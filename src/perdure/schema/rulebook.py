@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jsonschema_rs
 
 from perdure.schema.bounds import CheckedSchema
+from perdure.schema.dialects import APPLYING
 from perdure.schema.graph import Schema
 
 _OWN_RULES = (
@@ -33,10 +34,14 @@ _OWN_RULES = (
 
 @dataclass(frozen=True, slots=True)
 class OwnRules:
-    """The single-value rules of one schema: all together, and each as (keyword, argument, validator)."""
+    """The single-value rules of one schema: all together, and each as (keyword, argument, validator).
+
+    `alone` says that the schema has no other rules.
+    """
 
     whole: jsonschema_rs.Validator
     single: tuple[tuple[str, object, jsonschema_rs.Validator], ...]
+    alone: bool
 
 
 class Rulebook:
@@ -46,23 +51,21 @@ class Rulebook:
 
     def __init__(self, checked: CheckedSchema) -> None:
         self.checked = checked
-        self._own: dict[int, OwnRules | None] = {}
+        self._own: dict[int, OwnRules] = {}
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
-    def own(self, schema: Schema) -> OwnRules | None:
-        if id(schema) not in self._own:
-            self._own[id(schema)] = self._compile(schema)
-        return self._own[id(schema)]
+    def own(self, schema: Schema) -> OwnRules:
+        if (own := self._own.get(id(schema))) is None:
+            own = self._own[id(schema)] = self._compile(schema)
+        return own
 
     def matches(self, pattern: str, key: str) -> bool:
         if pattern not in self._patterns:
             self._patterns[pattern] = self.checked.compiled({"pattern": pattern})
         return self._patterns[pattern].is_valid(key)
 
-    def _compile(self, schema: Schema) -> OwnRules | None:
+    def _compile(self, schema: Schema) -> OwnRules:
         rules = {keyword: schema[keyword] for keyword in _OWN_RULES if keyword in schema}
-        if not rules:
-            return None
         compiled = self.checked.compiled
         single = []
         for keyword, argument in rules.items():
@@ -75,4 +78,4 @@ class Rulebook:
                 alone[sharper] = rules[sharper]
                 keyword = sharper if rules[sharper] else keyword
             single.append((keyword, argument, compiled(alone)))
-        return OwnRules(compiled(rules), tuple(single))
+        return OwnRules(compiled(rules), tuple(single), alone=schema.keys().isdisjoint(APPLYING))

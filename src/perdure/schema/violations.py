@@ -14,10 +14,11 @@ from itertools import islice
 
 from perdure.schema.dialects import Part
 from perdure.schema.graph import Schema
-from perdure.schema.rulebook import Rulebook
+from perdure.schema.rulebook import OwnRules, Rulebook
 from perdure.schema.wording import broken_rule, type_of
 
 STEPS = 100_000
+COMPOUND_STEPS = 5
 FINDINGS = 20
 # Each level takes up to five Python frames, of the 1,000 there are by default.
 LEVELS = 100
@@ -47,6 +48,9 @@ class Finding:
         return Finding((part, *self.path), self.keyword, self.argument, self.got)
 
 
+Findings = tuple[Finding, ...]
+
+
 class Exhausted(Exception):
     """The walk needs more steps or levels than it has."""
 
@@ -60,23 +64,26 @@ class Walk:
         self._book = book
         self._graph = book.checked.graph
         self._dialect = book.checked.dialect
-        self._known: dict[tuple[int, int], tuple[Finding, ...]] = {}
+        self._known: dict[tuple[int, int, int], Findings] = {}
         self._steps = steps
 
-    def findings(self, schema: object, value: object, level: int = 0) -> tuple[Finding, ...]:
-        """At most `FINDINGS` broken rules, none if there are none. Raises Exhausted.
+    def findings(self, schema: object, value: object, level: int = 0, most: int = FINDINGS) -> Findings:
+        """At most `most` broken rules, none if there are none. Raises Exhausted.
 
         `unevaluatedProperties` and `unevaluatedItems` are not looked at.
         """
         self._spend()
         if not isinstance(schema, dict):
             return () if schema is not False else (Finding((), "false"),)
+        own = self._book.own(schema)
+        if own.alone and own.whole.is_valid(value):
+            return ()
+        self._spend(COMPOUND_STEPS)
         if level > LEVELS:
             raise Exhausted
-        key = id(schema), id(value)
+        key = id(schema), id(value), most
         if (known := self._known.get(key)) is None:
-            known = tuple(islice(self._search(schema, value, level), FINDINGS))
-            self._known[key] = known
+            known = self._known[key] = tuple(islice(self._search(schema, own, value, level, most), most))
         return known
 
     def _spend(self, steps: int = 1) -> None:
@@ -85,16 +92,18 @@ class Walk:
             raise Exhausted
 
     def _allows(self, schema: object, value: object, level: int) -> bool:
-        return not self.findings(schema, value, level + 1)
+        return not self.findings(schema, value, level + 1, most=1)
 
-    def _search(self, schema: Schema, value: object, level: int) -> Iterator[Finding]:
+    def _search(
+        self, schema: Schema, own: OwnRules, value: object, level: int, most: int
+    ) -> Iterator[Finding]:
         for keyword in self._dialect.references:
             if (id(schema), keyword) in self._graph.targets:
-                yield from self.findings(self._graph.targets[id(schema), keyword], value, level + 1)
+                target = self._graph.targets[id(schema), keyword]
+                yield from self.findings(target, value, level + 1, most)
         if self._dialect.reference_stands_alone and "$ref" in schema:
             return
-        own = self._book.own(schema)
-        if own is not None and not own.whole.is_valid(value):
+        if not own.whole.is_valid(value):
             for keyword, argument, rule in own.single:
                 if not rule.is_valid(value):
                     yield Finding((), keyword, argument, _found(value, argument))
@@ -102,15 +111,18 @@ class Walk:
                         return
         match value:
             case dict():
-                yield from self._in_object(schema, value, level)
+                yield from self._in_object(schema, value, level, most)
             case list():
-                yield from self._in_array(schema, value, level)
-        yield from self._in_combination(schema, value, level)
+                yield from self._in_array(schema, value, level, most)
+        yield from self._in_combination(schema, value, level, most)
 
     def _get(self, schema: Schema, keyword: str) -> object:
-        return schema.get(keyword) if self._dialect.means(keyword) else None
+        inner = schema.get(keyword)
+        return inner if inner is not None and self._dialect.means(keyword) else None
 
-    def _in_object(self, schema: Schema, value: dict[str, object], level: int) -> Iterator[Finding]:
+    def _in_object(
+        self, schema: Schema, value: dict[str, object], level: int, most: int
+    ) -> Iterator[Finding]:
         for name in _texts(schema.get("required")):
             self._spend()
             if name not in value:
@@ -126,16 +138,18 @@ class Walk:
             for name, dependent in _mapping(self._get(schema, keyword)).items():
                 self._spend()
                 if name in value and isinstance(dependent, dict | bool):
-                    yield from self.findings(dependent, value, level + 1)
+                    yield from self.findings(dependent, value, level + 1, most)
         properties = _mapping(schema.get("properties"))
         patterns = _mapping(schema.get("patternProperties"))
         others = schema.get("additionalProperties")
         names = self._get(schema, "propertyNames")
         if not (properties or patterns or names is not None or others not in (None, True)):
             return
+        if most == 1:
+            yield from self._simple_first(properties, value, level)
         for key, inner in value.items():
             self._spend(1 + len(patterns))
-            if names is not None and (reasons := self.findings(names, key, level + 1)):
+            if names is not None and (reasons := self.findings(names, key, level + 1, most)):
                 yield Finding((key,), "propertyNames", reasons[0])
             applied = [properties[key]] if key in properties else []
             applied += [part for pattern, part in patterns.items() if self._book.matches(pattern, key)]
@@ -143,42 +157,54 @@ class Walk:
                 yield Finding((key,), "additionalProperties", properties)
                 continue
             for part in applied or [others]:
-                yield from self._below(key, part, inner, level)
+                yield from self._below(key, part, inner, level, most)
 
-    def _below(self, part: Part, schema: object, value: object, level: int) -> Iterator[Finding]:
+    def _simple_first(
+        self, properties: Mapping[str, object], value: dict[str, object], level: int
+    ) -> Iterator[Finding]:
+        """Where one finding is enough, a wrong `kind` spares the look into everything beside it."""
+        for key, inner in value.items():
+            self._spend()
+            part = properties.get(key)
+            if isinstance(part, dict) and self._book.own(part).alone:
+                yield from self._below(key, part, inner, level, 1)
+
+    def _below(self, part: Part, schema: object, value: object, level: int, most: int) -> Iterator[Finding]:
         if isinstance(schema, dict) or schema is False:
-            for finding in self.findings(schema, value, level + 1):
+            found = self.findings(schema, value, level + 1, most)
+            self._spend(len(found))
+            for finding in found:
                 yield finding.below(part)
 
-    def _in_array(self, schema: Schema, value: list[object], level: int) -> Iterator[Finding]:
+    def _in_array(self, schema: Schema, value: list[object], level: int, most: int) -> Iterator[Finding]:
         first, rest = self._get(schema, "prefixItems"), schema.get("items")
         if isinstance(rest, list):
             first, rest = rest, self._get(schema, "additionalItems")
-        heads = first if isinstance(first, list) else []
+        heads = _members(first)
         if heads or rest not in (None, True):
             for index, inner in enumerate(value):
                 self._spend()
                 part = heads[index] if index < len(heads) else rest
-                yield from self._below(index, part, inner, level)
+                yield from self._below(index, part, inner, level, most)
         if (wanted := self._get(schema, "contains")) is not None:
-            found = sum(self._allows(wanted, inner, level) for inner in value)
-            least, most = self._get(schema, "minContains"), self._get(schema, "maxContains")
+            count = sum(self._allows(wanted, inner, level) for inner in value)
+            least, limit = self._get(schema, "minContains"), self._get(schema, "maxContains")
             least = least if isinstance(least, int | float) else 1
-            if found < least:
+            if count < least:
                 yield Finding((), "contains", least)
-            if isinstance(most, int | float) and found > most:
-                yield Finding((), "maxContains", most)
+            if isinstance(limit, int | float) and count > limit:
+                yield Finding((), "maxContains", limit)
 
-    def _in_combination(self, schema: Schema, value: object, level: int) -> Iterator[Finding]:
+    def _in_combination(self, schema: Schema, value: object, level: int, most: int) -> Iterator[Finding]:
         for part in _members(schema.get("allOf")):
-            yield from self.findings(part, value, level + 1)
+            yield from self.findings(part, value, level + 1, most)
         branches = _members(schema.get("anyOf"))
         if branches and not any(self._allows(branch, value, level) for branch in branches):
-            yield from self._closest(branches, value, level)
+            yield from self._closest(branches, value, level, most)
         if branches := _members(schema.get("oneOf")):
             count = sum(self._allows(branch, value, level) for branch in branches)
             if count == 0:
-                yield from self._closest(branches, value, level)
+                yield from self._closest(branches, value, level, most)
             elif count > 1:
                 yield Finding((), "oneOf", len(branches))
         if "not" in schema and self._allows(schema["not"], value, level):
@@ -186,11 +212,15 @@ class Walk:
         if (condition := self._get(schema, "if")) is not None:
             chosen = "then" if self._allows(condition, value, level) else "else"
             if chosen in schema:
-                yield from self.findings(schema[chosen], value, level + 1)
+                yield from self.findings(schema[chosen], value, level + 1, most)
 
-    def _closest(self, branches: list[object], value: object, level: int) -> Iterator[Finding]:
+    def _closest(self, branches: list[object], value: object, level: int, most: int) -> Iterator[Finding]:
         """What the one alternative wants that was meant, if the value tells; else what all of them want."""
-        candidates = [self.findings(branch, value, level + 1) for branch in branches]
+        if most == 1:
+            yield Finding((), "anyOf", len(branches))
+            return
+        candidates = [self.findings(branch, value, level + 1, most) for branch in branches]
+        self._spend(sum(map(len, candidates)))
         meant = [found for found in candidates if not any(map(_tells_apart, found))]
         if len(meant) == 1:
             yield from meant[0]
@@ -198,9 +228,9 @@ class Walk:
             yield Finding((), "anyOf", len(branches))
             yield from min(meant, key=len)
         else:
-            found = [next(filter(_tells_apart, found)) for found in candidates]
-            self._spend(sum(len(_listed(finding.argument)) for finding in found))
-            yield _wanted(found, value)
+            apart = [next(filter(_tells_apart, found)) for found in candidates]
+            self._spend(sum(len(_listed(finding.argument)) for finding in apart))
+            yield _wanted(apart, value)
 
 
 def _tells_apart(finding: Finding) -> bool:

@@ -128,15 +128,20 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
     try:
         migrate(engine)
         with engine.connect() as conn:
-            conn.exec_driver_sql("BEGIN IMMEDIATE")
+            control(conn, "BEGIN IMMEDIATE")
             try:
                 yield conn
             except BaseException:
-                conn.exec_driver_sql("ROLLBACK")
+                control(conn, "ROLLBACK")
                 raise
-            conn.exec_driver_sql("COMMIT")
+            control(conn, "COMMIT")
     finally:
         engine.dispose()
+
+
+def control(conn: Connection, statement: str) -> None:
+    """Transaction control, which the driver leaves to us."""
+    conn.connection.driver_connection.execute(statement)  # type: ignore[union-attr]
 
 
 class DirectoryLock:
@@ -249,11 +254,11 @@ class SqliteStore:
             connection = self._engine.connect()
             self._local.connection = connection
             self._reader_connections.append(connection)
-        connection.exec_driver_sql("BEGIN")
+        control(connection, "BEGIN")
         try:
             return query(connection)
         finally:
-            connection.exec_driver_sql("COMMIT")
+            control(connection, "COMMIT")
 
     # ---- the writer thread
 
@@ -283,16 +288,16 @@ class SqliteStore:
     def _commit(self, connection: Connection, batch: list[_Operation]) -> None:
         """Run the batch in one transaction; a failed BEGIN or COMMIT fails every member."""
         try:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            control(connection, "BEGIN IMMEDIATE")
             try:
                 if len(batch) == 1:
                     self._run_alone(connection, batch[0])
                 else:
                     for operation in batch:
                         self._run_in_savepoint(connection, operation)
-                connection.exec_driver_sql("COMMIT")
+                control(connection, "COMMIT")
             except BaseException:
-                connection.exec_driver_sql("ROLLBACK")
+                control(connection, "ROLLBACK")
                 raise
         except Exception as error:
             alone = len(batch) == 1 and batch[0].error is error
@@ -311,14 +316,14 @@ class SqliteStore:
         operation.announcements = tx.announcements
 
     def _run_in_savepoint(self, connection: Connection, operation: _Operation) -> None:
-        connection.exec_driver_sql("SAVEPOINT operation")
+        control(connection, "SAVEPOINT operation")
         tx = Tx(connection, now_us())
         try:
             operation.result = operation.run(tx)
         except Exception as error:  # noqa: BLE001 - handed to the operation's own waiter
             operation.error = error
-            connection.exec_driver_sql("ROLLBACK TO operation")
-        connection.exec_driver_sql("RELEASE operation")
+            control(connection, "ROLLBACK TO operation")
+        control(connection, "RELEASE operation")
         operation.announcements = tx.announcements
 
     def _deliver(self, batch: list[_Operation]) -> None:

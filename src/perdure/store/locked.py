@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select
-
+from perdure.store import hot
+from perdure.store.configs import load_config
 from perdure.store.rows import (
     CallRow,
     CallState,
@@ -19,11 +20,8 @@ from perdure.store.rows import (
     ItemRow,
     SessionStatus,
     TurnRow,
-    config_of,
     session_resource,
 )
-from perdure.store.statements import Statement, insert_into, update_where
-from perdure.store.tables import calls, events, inbox, items, session_configs, sessions, turns
 from perdure.store.tx import Published, Tx
 from perdure.wire import events as wire
 from perdure.wire.actions import RequiredAction
@@ -49,57 +47,6 @@ class SessionGone(Exception):
     """There is no such session (any more)."""
 
 
-_LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
-_CONFIG = Statement(
-    select(session_configs.c.settings).where(
-        session_configs.c.session_id == bindparam("session_id"),
-        session_configs.c.version == bindparam("version"),
-    )
-)
-_TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
-_CALLS = Statement(
-    select(calls)
-    .where(calls.c.session_id == bindparam("session_id"), calls.c.state == bindparam("state"))
-    .order_by(calls.c.pos)
-)
-_CALL = Statement(
-    select(calls).where(
-        calls.c.session_id == bindparam("session_id"), calls.c.call_id == bindparam("call_id")
-    )
-)
-_ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
-_INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
-_INSERT_ITEM = insert_into(items)
-_INSERT_TURN = insert_into(turns)
-_INSERT_CALL = insert_into(calls)
-_INSERT_EVENTS = insert_into(events)
-_INSERT_INBOX = insert_into(inbox)
-_UPDATE_ITEM = update_where(items, ("status", "data", "private"), "session_id", "pos")
-_UPDATE_CALL = update_where(calls, ("state", "result"), "session_id", "call_id")
-_DROP_INBOX = Statement(
-    delete(inbox).where(inbox.c.session_id == bindparam("session_id"), inbox.c.pos == bindparam("pos"))
-)
-
-# What changes of a turn's row after its insertion, written whole.
-_TURN_MUTABLE = (
-    "status", "started_us", "completed_us", "active_us", "error", "usage", "usage_unknown", "outputs",
-    "model_calls", "tool_calls",
-)  # fmt: skip
-_UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
-
-# What owners and the API change of a session's row, written whole at each save.
-_MUTABLE = (
-    "status", "epoch", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
-    "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
-    "usage_unknown", "turn_id", "wake_at", "deleted_us",
-)  # fmt: skip
-_UPDATE_SESSION = update_where(sessions, _MUTABLE, "id", "epoch")
-
-
-_configs: dict[tuple[str, int], Config] = {}
-_CONFIGS_KEPT = 4096
-
-
 class LockedSession:
     """See the module's text. `row` is the session's row as it will be saved."""
 
@@ -122,7 +69,7 @@ class LockedSession:
             SessionGone: missing, deleted, or of another project.
             Fenced: an `epoch` was given and is no longer the session's.
         """
-        found = _LOCK.fetch(tx.conn, {"session_id": session_id})
+        found = hot.LOCK.fetch(tx.conn, {"session_id": session_id})
         if not found or found[0]["deleted_us"] is not None:
             raise SessionGone(session_id)
         row = found[0]
@@ -149,34 +96,34 @@ class LockedSession:
         if turn_id is None:
             return None
         held = self._turns.get(turn_id)
-        return held or TurnRow(**_TURN.fetch(self.tx.conn, {"turn_id": turn_id})[0])
+        return held or TurnRow(**hot.TURN.fetch(self.tx.conn, {"turn_id": turn_id})[0])
 
     def calls(self, state: CallState) -> list[CallRow]:
         """Calls in one state, in the order they were made."""
         if state == "open" and not self.row["open_calls"]:
             return []
-        found = _CALLS.fetch(self.tx.conn, {"session_id": self.id, "state": state})
+        found = hot.CALLS.fetch(self.tx.conn, {"session_id": self.id, "state": state})
         return [CallRow(**row) for row in found]
 
     def call(self, call_id: str) -> CallRow | None:
-        found = _CALL.fetch(self.tx.conn, {"session_id": self.id, "call_id": call_id})
+        found = hot.CALL.fetch(self.tx.conn, {"session_id": self.id, "call_id": call_id})
         return CallRow(**found[0]) if found else None
 
     def item(self, item_id: str) -> ItemRow:
-        return ItemRow(**_ITEM.fetch(self.tx.conn, {"item_id": item_id})[0])
+        return ItemRow(**hot.ITEM.fetch(self.tx.conn, {"item_id": item_id})[0])
 
     def inbox(self) -> list[dict[str, Any]]:
         """Accepted and not yet applied input, oldest first."""
         if not self.row["inbox_count"]:
             return []
-        return _INBOX.fetch(self.tx.conn, {"session_id": self.id})
+        return hot.INBOX.fetch(self.tx.conn, {"session_id": self.id})
 
     # ---- writing
 
     def queue_input(self, kind: str, payload: Any) -> None:
         self.row["inbox_pos"] += 1
         self.row["inbox_count"] += 1
-        _INSERT_INBOX.execute(
+        hot.INSERT_INBOX.execute(
             self.tx.conn,
             {
                 "session_id": self.id,
@@ -190,7 +137,7 @@ class LockedSession:
 
     def drop_inbox(self, positions: Sequence[int]) -> None:
         for position in positions:
-            _DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
+            hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
         self.row["inbox_count"] -= len(positions)
 
     def insert_turn(self) -> TurnRow:
@@ -216,7 +163,7 @@ class LockedSession:
             model_calls=0,
             tool_calls=0,
         )
-        _INSERT_TURN.execute(self.tx.conn, values_of(turn))
+        hot.INSERT_TURN.execute(self.tx.conn, values_of(turn))
         self.row["turn_id"] = turn.id
         return turn
 
@@ -251,13 +198,13 @@ class LockedSession:
             data=data,
             private=private,
         )
-        _INSERT_ITEM.execute(self.tx.conn, values_of(item))
+        hot.INSERT_ITEM.execute(self.tx.conn, values_of(item))
         self.changed[item.id] = item
         return item
 
     def update_item(self, item: ItemRow, **changes: Any) -> ItemRow:
         item = replace(item, **changes)
-        _UPDATE_ITEM.execute(
+        hot.UPDATE_ITEM.execute(
             self.tx.conn,
             {
                 "key_session_id": self.id,
@@ -273,7 +220,7 @@ class LockedSession:
     def update_call(self, call: CallRow, **changes: Any) -> CallRow:
         changed = replace(call, **changes)
         self.row["open_calls"] += (changed.state == "open") - (call.state == "open")
-        _UPDATE_CALL.execute(
+        hot.UPDATE_CALL.execute(
             self.tx.conn,
             {
                 "key_session_id": self.id,
@@ -286,7 +233,7 @@ class LockedSession:
 
     def insert_call(self, call: CallRow) -> None:
         self.row["open_calls"] += call.state == "open"
-        _INSERT_CALL.execute(self.tx.conn, values_of(call))
+        hot.INSERT_CALL.execute(self.tx.conn, values_of(call))
 
     def touch(self) -> None:
         """Note activity: accepted input, a turn's start or end, a result."""
@@ -296,10 +243,10 @@ class LockedSession:
         """Write the session's row and its events; fenced by the epoch it was locked with."""
         conn = self.tx.conn
         for turn in self._turns.values():
-            _UPDATE_TURN.execute(conn, {"key_id": turn.id, **values_of(turn)})
+            hot.UPDATE_TURN.execute(conn, {"key_id": turn.id, **values_of(turn)})
         self._turns.clear()
         if self._entries:
-            _INSERT_EVENTS.execute(
+            hot.INSERT_EVENTS.execute(
                 conn,
                 {
                     "session_id": self.id,
@@ -312,7 +259,7 @@ class LockedSession:
         if self.row == self._before:
             return
         keys = {"key_id": self.id, "key_epoch": self._before["epoch"]}
-        if _UPDATE_SESSION.execute(conn, {**keys, **self.row}) != 1:
+        if hot.UPDATE_SESSION.execute(conn, {**keys, **self.row}) != 1:
             raise Fenced(self.id)
         self._before = dict(self.row)
 
@@ -390,19 +337,10 @@ def event_id(session_id: str, seq: int, suffix: str = "") -> str:
     return f"evt_{session_id[-16:]}_{seq}{suffix}"
 
 
+_FIELDS = {kind: tuple(kind.__slots__) for kind in (TurnRow, ItemRow, CallRow)}
+_VALUES = {kind: attrgetter(*names) for kind, names in _FIELDS.items()}
+
+
 def values_of(row: TurnRow | ItemRow | CallRow) -> dict[str, Any]:
     """A row's fields by name, values untouched."""
-    return {name: getattr(row, name) for name in row.__slots__}
-
-
-def load_config(conn: Connection, row: Mapping[str, Any], version: int) -> Config:
-    """A version of a session's configuration; versions never change, so they are kept parsed."""
-    key = (row["id"], version)
-    cached = _configs.get(key)
-    if cached is None:
-        found = _CONFIG.fetch(conn, {"session_id": row["id"], "version": version})
-        cached = config_of(version, found[0]["settings"], row["agent_id"], row["agent_name"])
-        if len(_configs) >= _CONFIGS_KEPT:
-            _configs.clear()
-        _configs[key] = cached
-    return cached
+    return dict(zip(_FIELDS[type(row)], _VALUES[type(row)](row), strict=True))

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 
 from perdure.store.accept import start_turn
 from perdure.store.agents import read_settings, stored_settings
-from perdure.store.locked import LockedSession, SessionGone, load_config
+from perdure.store.configs import load_config
+from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.rows import ItemRow, call_row, item_row, session_resource, turn_row
 from perdure.store.tables import (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -31,8 +32,9 @@ def _load(value: Any) -> Any:
 class _Compiled:
     sql: str
     names: tuple[str, ...]
+    take: Callable[[Mapping[str, Any]], Any]
     positional: bool
-    dumps: frozenset[str]
+    dumps: tuple[int, ...]
     columns: tuple[str, ...]
     loads: tuple[tuple[int, Convert], ...]
 
@@ -108,17 +110,22 @@ def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -
     return _Compiled(
         sql=str(compiled),
         names=names,
+        take=itemgetter(*names) if len(names) > 1 else _take_one(names),
         positional=compiled.positiontup is not None,
-        dumps=frozenset(name for name, bind in binds.items() if isinstance(bind.type, JSON)),
+        dumps=tuple(index for index, name in enumerate(names) if isinstance(binds[name].type, JSON)),
         columns=columns,
         loads=tuple(loads),
     )
 
 
+def _take_one(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda parameters: tuple(parameters[name] for name in names)
+
+
 def _bound(compiled: _Compiled, parameters: Mapping[str, Any]) -> Any:
-    dumps = compiled.dumps
-    if compiled.positional:
-        return tuple(
-            _dump(parameters[name]) if name in dumps else parameters[name] for name in compiled.names
-        )
-    return {name: _dump(parameters[name]) if name in dumps else parameters[name] for name in compiled.names}
+    values = compiled.take(parameters)
+    if compiled.dumps:
+        values = list(values)
+        for index in compiled.dumps:
+            values[index] = _dump(values[index])
+    return values if compiled.positional else dict(zip(compiled.names, values, strict=True))

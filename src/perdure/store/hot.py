@@ -1,0 +1,48 @@
+"""The statements that every turn runs, compiled once per database."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, delete, select
+
+from perdure.store.statements import Statement, insert_into, update_where
+from perdure.store.tables import calls, events, inbox, items, sessions, turns
+
+LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
+TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
+CALLS = Statement(
+    select(calls)
+    .where(calls.c.session_id == bindparam("session_id"), calls.c.state == bindparam("state"))
+    .order_by(calls.c.pos)
+)
+CALL = Statement(
+    select(calls).where(
+        calls.c.session_id == bindparam("session_id"), calls.c.call_id == bindparam("call_id")
+    )
+)
+ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
+INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
+INSERT_ITEM = insert_into(items)
+INSERT_TURN = insert_into(turns)
+INSERT_CALL = insert_into(calls)
+INSERT_EVENTS = insert_into(events)
+INSERT_INBOX = insert_into(inbox)
+UPDATE_ITEM = update_where(items, ("status", "data", "private"), "session_id", "pos")
+UPDATE_CALL = update_where(calls, ("state", "result"), "session_id", "call_id")
+DROP_INBOX = Statement(
+    delete(inbox).where(inbox.c.session_id == bindparam("session_id"), inbox.c.pos == bindparam("pos"))
+)
+
+# What changes of a turn's row after its insertion, written whole.
+_TURN_MUTABLE = (
+    "status", "started_us", "completed_us", "active_us", "error", "usage", "usage_unknown", "outputs",
+    "model_calls", "tool_calls",
+)  # fmt: skip
+UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
+
+# What owners and the API change of a session's row, written whole at each save.
+_MUTABLE = (
+    "status", "epoch", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
+    "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
+    "usage_unknown", "turn_id", "wake_at", "deleted_us",
+)  # fmt: skip
+UPDATE_SESSION = update_where(sessions, _MUTABLE, "id", "epoch")
