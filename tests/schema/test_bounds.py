@@ -13,7 +13,6 @@ from perdure.schema.bounds import (
     NODES,
     SCHEMA_BYTES,
     check_schema,
-    object_root,
 )
 from perdure.schema.patterns import LARGE_PATTERNS, PATTERN_CHARACTERS, PATTERNS
 from perdure.schema.refusals import SchemaRefused
@@ -89,14 +88,6 @@ def test_a_plain_root_has_no_combinators(keyword: str) -> None:
 @pytest.mark.parametrize("schema", [None, [], "{}", 3])
 def test_what_is_no_object_is_no_schema(schema: Json) -> None:
     assert refusal(schema).path == "$"
-
-
-def test_the_object_root_for_providers_says_its_type() -> None:
-    assert object_root({}) == {"type": "object"}
-    assert object_root({"properties": {}}) == {"type": "object", "properties": {}}
-    for schema in ({"type": "object", "title": "x"}, {"$ref": "#/$defs/a", "$defs": {"a": {}}}):
-        assert object_root(schema) == schema
-        assert object_root(schema) is not schema
 
 
 # ---- validity ----------------------------------------------------------------------------------
@@ -361,6 +352,20 @@ def test_patterns_are_bounded_in_length_and_number() -> None:
         refusal(with_properties(**large, more={"pattern": r"\p{L}{1,30}"})).path
         == "$.properties.more.pattern"
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        (r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$", "-1.50", "."),
+        (r"^(?=.*[A-Z])(?=.*\d).{8,}$", "Abcdefg1", "abcdefg1"),
+        (r"^(a|b)\1$", "aa", "ab"),
+    ],
+)
+def test_lookaround_and_back_references_decide(pattern: str, matching: str, other: str) -> None:
+    validator = validator_for(with_properties(a={"pattern": pattern}, plain={"pattern": "^x+$"}))
+    assert validator.problems({"a": matching, "plain": "xx"}) == ()
+    assert [problem.path for problem in validator.problems({"a": other, "plain": "y"})] == ["a", "plain"]
 
 
 def test_the_same_pattern_counts_once() -> None:

@@ -155,7 +155,7 @@ class Step:
     async def _stream(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> bool:
         """Read the model's answer; False when a cancel was accepted first."""
         remaining = self._deps.settings.work.turn_timeout - self._turn.active_us / 1e6
-        async with self._deps.model_calls, asyncio.timeout(max(remaining, 0.001)):
+        async with asyncio.timeout(max(remaining, 0.001)):
             reading = asyncio.create_task(self._read(attempt, resolved, request))
             watching = asyncio.create_task(self._cancel_accepted())
             try:
@@ -171,7 +171,8 @@ class Step:
                 await asyncio.gather(reading, watching, return_exceptions=True)
 
     async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
-        async with aclosing(resolved.model.stream(request)) as events:
+        async with self._deps.model_calls, aclosing(resolved.model.stream(request)) as events:
+            attempt.began = time.monotonic()
             async for event in events:
                 match event:
                     case TextDelta():

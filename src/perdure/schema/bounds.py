@@ -81,11 +81,6 @@ def check_schema(schema: Mapping[str, object], *, what: str = "schema", plain_ro
         raise refused.within(what) from None
 
 
-def object_root(schema: Mapping[str, object]) -> dict[str, object]:
-    """A copy of an accepted schema that says `type: object` at the root, as model providers require."""
-    return dict(schema) if "type" in schema or "$ref" in schema else {"type": "object", **schema}
-
-
 def schema_text(schema: Mapping[str, object]) -> bytes:
     """A schema as JSON text. Raises SchemaRefused where it is not JSON."""
     try:

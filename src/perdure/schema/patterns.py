@@ -1,8 +1,8 @@
 """Regular expressions of a schema: which engine runs them, and which are refused.
 
-Almost every pattern runs on an engine that takes linear time. One with lookaround or back references (as
-pydantic has written for `Decimal`) runs on a backtracking engine that gives up after `BACKTRACKS` steps; giving
-up counts as no match.
+Almost every pattern runs on an engine that takes linear time. One with lookaround or back references, as
+pydantic has written for `Decimal`, runs on a backtracking engine that gives up after `BACKTRACKS` steps.
+Giving up counts as no match.
 """
 
 from __future__ import annotations

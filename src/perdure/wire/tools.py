@@ -90,7 +90,7 @@ class FunctionTool(Request):
 
     type: Literal["function"]
     name: Name
-    description: str
+    description: str = ""
     parameters: dict[str, Any]
     defer_loading: bool = False
     async_: Annotated[bool, Field(alias="async")] = False
