@@ -7,7 +7,10 @@ without what followed it. Every test ends with the check that nothing was refuse
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -18,8 +21,8 @@ from tests.providers.answers import Call, Refusal, Text, Thought, Usage, answer
 from tests.providers.chat import ChatProvider
 from tests.providers.responses import ResponsesProvider
 from tests.providers.server import KEY, FakeProvider, text_of
+from tests.server import ServerProcess, scripted_config
 
-from .conftest import PrivateServers
 from .inputs import CLOCK, NONE, WEATHER, cancel, message, tool_result
 from .scripts import SETTINGS
 from .watch import DEADLINE, PAUSE
@@ -27,18 +30,39 @@ from .watch import DEADLINE, PAUSE
 STORY = "Once upon a time there was an answer of many deltas, and it was cut off before its end. " * 2
 
 
-@pytest.fixture(params=[ResponsesProvider, ChatProvider], ids=["responses", "chat"])
-async def provider(request: pytest.FixtureRequest) -> AsyncIterator[FakeProvider]:
-    async with request.param() as running:
-        yield running
-        assert running.violations == []
-        assert running.unplayed == 0
+@dataclass(frozen=True)
+class Wired:
+    provider: FakeProvider
+    server: ServerProcess
 
 
-@pytest.fixture
-async def wired(provider: FakeProvider, private_servers: PrivateServers) -> AsyncIterator[AsyncOpenAI]:
-    """A client of a server whose model `fake` is the provider."""
-    table = f"""
+class BackgroundProvider:
+    """A fake provider on a thread and loop of its own, so that one server can use it for many tests."""
+
+    def __init__(self, kind: type[FakeProvider]) -> None:
+        self.provider = kind()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> FakeProvider:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.provider.start(), self._loop).result(DEADLINE)
+        return self.provider
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self.provider.stop(), self._loop).result(DEADLINE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(DEADLINE)
+
+
+@pytest.fixture(scope="session", params=[ResponsesProvider, ChatProvider], ids=["responses", "chat"])
+def wires(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    """A provider, and a server whose model `fake` it is."""
+    home = tmp_path_factory.mktemp("wires")
+    with BackgroundProvider(request.param) as provider:
+        table = f"""
 [[provider]]
 name = "fake"
 protocol = "{provider.PROTOCOL}"
@@ -46,7 +70,25 @@ base_url = "{provider.base_url}"
 api_key = "{KEY}"
 models = ["fake"]
 """
-    server = await asyncio.to_thread(private_servers, SETTINGS + table, {})
+        with ServerProcess(scripted_config(home, {}, SETTINGS + table), home / "data") as server:
+            yield Wired(provider, server)
+
+
+@pytest.fixture
+def provider(wires: Wired) -> Iterator[FakeProvider]:
+    provider = wires.provider
+    provider.requests.clear()
+    provider.violations.clear()
+    provider._plans.clear()  # a failed test leaves some behind
+    yield provider
+    assert provider.violations == []
+    assert provider.unplayed == 0
+
+
+@pytest.fixture
+async def wired(wires: Wired) -> AsyncIterator[AsyncOpenAI]:
+    """A client of the server that uses the provider."""
+    server = wires.server
     async with AsyncOpenAI(
         base_url=server.base_url, api_key=server.api_key, timeout=DEADLINE, _strict_response_validation=True
     ) as client:
@@ -166,8 +208,7 @@ async def test_a_cancel_in_mid_text_closes_the_connection_and_the_talk_goes_on(
     await until(lambda: items(wired, session.id), lambda saved: len(saved) == 2)
     await wired.beta.agents.sessions.events.create(session.id, events=[cancel()])
     await until_status(wired, session.id, "idle")
-    async with asyncio.timeout(DEADLINE):
-        await provider.requests[0].left.wait()
+    await until(lambda: asyncio.sleep(0, provider.requests[0].left.is_set()), bool)
     assert (await ask(wired, session.id, "Hello again.")).output_text == "You said: Hello again."
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from fastapi import Response
 
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
-from perdure.api.keyring import Caller
 from perdure.api.routing import router
-from perdure.api.services import Services
 from perdure.api.support import check_model, check_schemas
-from perdure.store.agents import create_agent, delete_agent, list_agents, read_agent, update_agent
-from perdure.store.idempotency import run_once
+from perdure.store.agents import (
+    create_agent_once,
+    delete_agent,
+    list_agents,
+    read_agent,
+    update_agent_once,
+)
 from perdure.wire.agents import Agent, AgentCreate, AgentDeleted, AgentUpdate
 from perdure.wire.errors import NotFound
 from perdure.wire.pages import Page
@@ -23,10 +26,7 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Ag
     """Save an agent configuration."""
     check_model(services, body.model, "model")
     check_schemas(body.tools, body.text, "")
-    outcome = await services.store.write(
-        lambda tx: run_once(tx, key, lambda: create_agent(tx, caller.project_id, body))
-    )
-    return await _respond(services, caller, outcome.value, 201)
+    return json_response(await services.store.write(create_agent_once, key, caller.project_id, body), 201)
 
 
 @routes.get("", response_model=Page[Agent])
@@ -38,19 +38,23 @@ async def list_(services: UseServices, caller: UseCaller, page: UsePage) -> Resp
 @routes.get("/{agent_id}", response_model=Agent)
 async def retrieve(services: UseServices, caller: UseCaller, agent_id: str) -> Response:
     """One saved agent."""
-    return await _respond(services, caller, agent_id)
+    agent = await services.store.read(read_agent, caller.project_id, agent_id)
+    if agent is None:
+        raise NotFound()
+    return json_response(agent)
 
 
 @routes.post("/{agent_id}", response_model=Agent)
-async def update(services: UseServices, caller: UseCaller, agent_id: str, body: AgentUpdate) -> Response:
+async def update(
+    services: UseServices, caller: UseCaller, key: UseKey, agent_id: str, body: AgentUpdate
+) -> Response:
     """Change a saved agent; existing sessions keep their copy."""
     if body.model is not None:
         check_model(services, body.model, "model")
     check_schemas(body.tools, body.text, "")
-    agent = await services.store.write(update_agent, caller.project_id, agent_id, body)
-    if agent is None:
-        raise NotFound()
-    return json_response(agent)
+    return json_response(
+        await services.store.write(update_agent_once, key, caller.project_id, agent_id, body)
+    )
 
 
 @routes.delete("/{agent_id}", response_model=AgentDeleted)
@@ -59,10 +63,3 @@ async def delete(services: UseServices, caller: UseCaller, agent_id: str) -> Res
     if not await services.store.write(delete_agent, caller.project_id, agent_id):
         raise NotFound()
     return json_response(AgentDeleted(id=agent_id))
-
-
-async def _respond(services: Services, caller: Caller, agent_id: str, status_code: int = 200) -> Response:
-    agent = await services.store.read(read_agent, caller.project_id, agent_id)
-    if agent is None:
-        raise NotFound()
-    return json_response(agent, status_code)

@@ -10,8 +10,7 @@ from perdure.api.access import UseCaller, UseKey, UseServices
 from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.routing import router
 from perdure.api.streams import EventStream, catch_up
-from perdure.store.accept import accept
-from perdure.store.idempotency import run_once
+from perdure.store.accept import accept_once
 from perdure.store.snapshots import read_snapshot
 from perdure.wire.inputs import EventBatch
 
@@ -23,10 +22,7 @@ async def submit(
     services: UseServices, caller: UseCaller, key: UseKey, session_id: str, body: EventBatch
 ) -> Response:
     """Accept input events, all or none. 202 means that they are durable."""
-    outcome = await services.store.write(
-        lambda tx: run_once(tx, key, lambda: accept(tx, session_id, caller.project_id, body.events))
-    )
-    if outcome.value and not outcome.replayed:
+    if await services.store.write(accept_once, key, session_id, caller.project_id, body.events):
         services.work.wake(session_id)
     return Response(status_code=202)
 

@@ -14,14 +14,13 @@ from perdure.api.replay import replay_creation
 from perdure.api.routing import router
 from perdure.api.streams import EventStream, FirstTurnEnd
 from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
-from perdure.store.idempotency import run_once
 from perdure.store.sessions import (
-    create_session,
+    create_session_once,
     delete_session,
     list_sessions,
     read_session,
     resolve_settings,
-    update_session,
+    update_session_once,
 )
 from perdure.wire.errors import Conflict
 from perdure.wire.ids import new_id
@@ -48,9 +47,7 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Se
     # Subscribed before the commit, so that the stream begins with the session's first event.
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate) if body.stream else None
     try:
-        outcome = await services.store.write(
-            lambda tx: run_once(tx, key, lambda: create_session(tx, session_id, caller.project_id, body))
-        )
+        outcome = await services.store.write(create_session_once, key, session_id, caller.project_id, body)
     except BaseException:
         if subscription is not None:
             subscription.close()
@@ -97,7 +94,9 @@ async def retrieve(services: UseServices, caller: UseCaller, session_id: str) ->
 
 
 @routes.post("/{session_id}", response_model=Session)
-async def update(services: UseServices, caller: UseCaller, session_id: str, body: SessionUpdate) -> Response:
+async def update(
+    services: UseServices, caller: UseCaller, key: UseKey, session_id: str, body: SessionUpdate
+) -> Response:
     """Change model, effort, tier, tools, metadata, caching or review of a session."""
     if body.agent is not None:
         if body.agent.model is not None:
@@ -105,7 +104,9 @@ async def update(services: UseServices, caller: UseCaller, session_id: str, body
         check_tools(body.agent.tools or (), "agent.tools")
         check_schemas(body.agent.tools, None, "agent.")
     check_review(body.review)
-    return json_response(await services.store.write(update_session, session_id, caller.project_id, body))
+    return json_response(
+        await services.store.write(update_session_once, key, session_id, caller.project_id, body)
+    )
 
 
 @routes.delete("/{session_id}", response_model=SessionDeleted)

@@ -19,6 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.config.faults import reach
 from perdure.harness.answer import Output, Rules, message_data, read_answer, reasoning_data
 from perdure.harness.checks import check_request
 from perdure.harness.context import build_request
@@ -173,7 +174,10 @@ class Step:
     async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
         async with self._deps.model_calls, aclosing(resolved.model.stream(request)) as events:
             attempt.began = time.monotonic()
+            reach("model:before-call")
             async for event in events:
+                if not attempt.writing and not attempt.outputs:
+                    reach("model:first-output")
                 match event:
                     case TextDelta():
                         writing = attempt.writing.get(event.output)
@@ -193,6 +197,7 @@ class Step:
                         attempt.outputs.append(event)
                     case Finished():
                         attempt.finished = event
+        reach("model:after-call")
         if attempt.finished is None:
             raise ModelError("connection_failed", "The model's answer ended early.", retryable=True)
         attempt.outputs.sort(key=lambda output: output.output)

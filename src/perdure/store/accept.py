@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
+from perdure.store.idempotency import IdempotencyKey, run_once
 from perdure.store.locked import LockedSession
 from perdure.store.rows import CallRow, TurnRow
 from perdure.store.tables import items, turns
@@ -46,6 +47,14 @@ def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]
         session.touch()
     session.save()
     return admission.effective
+
+
+def accept_once(
+    tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, batch: Sequence[InputEvent]
+) -> bool:
+    """`accept` under an idempotency key; a repeated batch has no effect and wakes nobody."""
+    outcome = run_once(tx, key, lambda: accept(tx, session_id, project_id, batch))
+    return bool(outcome.value) and not outcome.replayed
 
 
 def start_turn(session: LockedSession, messages: Sequence[UserMessageInput]) -> TurnRow:

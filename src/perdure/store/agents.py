@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from perdure.store.idempotency import IdempotencyKey, run_once
 from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.tables import agents
 from perdure.store.tx import Tx
@@ -19,6 +20,7 @@ from perdure.wire.agents import (
     resolve_create,
     saved_agent_resource,
 )
+from perdure.wire.errors import NotFound
 from perdure.wire.ids import new_id
 
 
@@ -42,11 +44,35 @@ def create_agent(tx: Tx, project_id: str, body: AgentCreate) -> str:
     return agent_id
 
 
-def update_agent(tx: Tx, project_id: str, agent_id: str, body: AgentUpdate) -> Agent | None:
-    """Change a saved agent; sessions keep the copy they were created with."""
+def create_agent_once(tx: Tx, key: IdempotencyKey | None, project_id: str, body: AgentCreate) -> Agent:
+    """`create_agent` under an idempotency key; shows the agent the key created."""
+    outcome = run_once(tx, key, lambda: create_agent(tx, project_id, body))
+    agent = read_agent(tx.conn, project_id, str(outcome.value))
+    if agent is None:
+        raise NotFound()
+    return agent
+
+
+def update_agent_once(
+    tx: Tx, key: IdempotencyKey | None, project_id: str, agent_id: str, body: AgentUpdate
+) -> Agent:
+    """`update_agent` under an idempotency key; a repeated update shows the agent as it is."""
+    run_once(tx, key, lambda: update_agent(tx, project_id, agent_id, body))
+    agent = read_agent(tx.conn, project_id, agent_id)
+    if agent is None:
+        raise NotFound()
+    return agent
+
+
+def update_agent(tx: Tx, project_id: str, agent_id: str, body: AgentUpdate) -> None:
+    """Change a saved agent; sessions keep the copy they were created with.
+
+    Raises:
+        NotFound: there is no such agent in the project.
+    """
     row = _find(tx.conn, project_id, agent_id)
     if row is None:
-        return None
+        raise NotFound()
     settings = apply_update(AgentSettings.model_validate(row.settings), body)
     given = body.model_fields_set
     name = body.name if "name" in given else row.name
@@ -60,7 +86,6 @@ def update_agent(tx: Tx, project_id: str, agent_id: str, body: AgentUpdate) -> A
             "updated_us": max(tx.now_us, row.updated_us),
         },
     )
-    return read_agent(tx.conn, project_id, agent_id)
 
 
 def delete_agent(tx: Tx, project_id: str, agent_id: str) -> bool:

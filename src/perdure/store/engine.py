@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
+from perdure.config.faults import reach
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx
 
@@ -175,6 +176,7 @@ class DirectoryLock:
 
 @dataclass(slots=True)
 class _Operation:
+    name: str
     run: Callable[[Tx], Any]
     future: asyncio.Future[Any]
     result: Any = None
@@ -221,7 +223,8 @@ class SqliteStore:
         if self._closed:
             raise StoreError("The store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Operation(lambda tx: operation(tx, *args, **kwargs), future))
+        name = operation.__name__
+        self._queue.put(_Operation(name, lambda tx: operation(tx, *args, **kwargs), future))
         # A cancelled waiter must not cancel the write: it may have landed, and its events must leave.
         return await asyncio.shield(future)
 
@@ -295,7 +298,11 @@ class SqliteStore:
                 else:
                     for operation in batch:
                         self._run_in_savepoint(connection, operation)
+                for operation in batch:
+                    reach(f"{operation.name}:before-commit")
                 control(connection, "COMMIT")
+                for operation in batch:
+                    reach(f"{operation.name}:after-commit")
             except BaseException:
                 control(connection, "ROLLBACK")
                 raise
@@ -332,6 +339,7 @@ class SqliteStore:
             if operation.error is None:
                 for announcement in operation.announcements:
                     self._announce(announcement)
+            reach(f"{operation.name}:after-announce")
             future = operation.future
             if future.cancelled():
                 continue

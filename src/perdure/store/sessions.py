@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 from perdure.store.accept import start_turn
 from perdure.store.agents import read_settings, stored_settings
 from perdure.store.configs import load_config
+from perdure.store.idempotency import IdempotencyKey, Outcome, run_once
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.rows import ItemRow, call_row, item_row, session_resource, turn_row
@@ -123,6 +124,21 @@ def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate
         start_turn(session, messages)
     session.save()
     return session_id
+
+
+def create_session_once(
+    tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, body: SessionCreate
+) -> Outcome:
+    """`create_session` under an idempotency key; the outcome's value is the session's id."""
+    return run_once(tx, key, lambda: create_session(tx, session_id, project_id, body))
+
+
+def update_session_once(
+    tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, body: SessionUpdate
+) -> Session:
+    """`update_session` under an idempotency key; a repeated update shows the session as it is."""
+    run_once(tx, key, lambda: bool(update_session(tx, session_id, project_id, body)))
+    return LockedSession.lock(tx, session_id, project_id=project_id).resource()
 
 
 def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate) -> Session:
