@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from typing import Any
 
 import pytest
-from openai import NotFoundError, OpenAI
+from openai import APIConnectionError, NotFoundError, OpenAI
 
 from .conftest import PrivateServers
 from .inputs import CLOCK, WEATHER, message, tool_result
 from .sessions import answers, create, create_idle, create_waiting, items, kinds, turns, user_texts
-from .watch import Watcher, until, until_status, until_turn
+from .watch import DEADLINE, Watcher, until, until_status, until_turn
 
 
 def answer_all(client: OpenAI, session: Any) -> None:
@@ -122,3 +124,41 @@ def test_keys_hold_across_a_restart(private_servers: PrivateServers) -> None:
     client.beta.agents.sessions.events.create(session.id, events=[message("Once.")], idempotency_key="k")
     until_status(client, session.id, "idle")
     assert user_texts(client, session.id) == ["Hello.", "Once."]
+
+
+def test_whatever_was_accepted_before_a_kill_is_applied_exactly_once(private_servers: PrivateServers) -> None:
+    server = private_servers()
+    client = private_servers.client(server, max_retries=0)
+    sessions = [create_idle(client) for _ in range(4)]
+    accepted: dict[str, list[str]] = {session.id: ["Hello."] for session in sessions}
+    for life in range(3):
+        enough = threading.Event()
+
+        def write(session_id: str, life: int = life, enough: threading.Event = enough) -> None:
+            for number in itertools.count():
+                text = f"Life {life}, message {number}."
+                try:
+                    client.beta.agents.sessions.events.create(session_id, events=[message(text)])
+                except APIConnectionError:
+                    return
+                accepted[session_id].append(text)
+                if number == 20:
+                    enough.set()
+
+        writers = [threading.Thread(target=write, args=(session.id,)) for session in sessions]
+        for writer in writers:
+            writer.start()
+        assert enough.wait(DEADLINE)
+        server.kill()
+        for writer in writers:
+            writer.join()
+        server.restart()
+        client = private_servers.client(server, max_retries=0)
+    for session in sessions:
+        until_status(client, session.id, "idle")
+        said = user_texts(client, session.id)
+        assert len(set(said)) == len(said)
+        # The last request of each life may have been applied without an answer; all answered ones were.
+        assert [text for text in said if text in accepted[session.id]] == accepted[session.id]
+        assert len(said) <= len(accepted[session.id]) + 3
+        assert {turn.status for turn in turns(client, session.id)} == {"completed"}

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 from openai import ConflictError, NotFoundError, OpenAI
 
 from .conftest import Gate
-from .inputs import cancel, message, tool_result
+from .inputs import WEATHER, cancel, message, tool_result
 from .sessions import create, create_idle, create_waiting, turns
 from .watch import Watcher, until_status
 
@@ -70,6 +72,16 @@ def test_a_waiting_session_is_kept(client: OpenAI) -> None:
     (call,) = client.beta.agents.sessions.retrieve(session.id).required_actions
     client.beta.agents.sessions.events.create(session.id, events=[tool_result(call)])
     until_status(client, session.id, "idle")
+
+
+def test_a_session_that_still_owes_a_late_result_is_kept_until_a_cancel(client: OpenAI) -> None:
+    later: Any = {**WEATHER, "async": True}
+    session = create_idle(client, "late", "The weather?", tools=[later])
+    with pytest.raises(ConflictError) as refusal:
+        client.beta.agents.sessions.delete(session.id)
+    assert refusal.value.response.headers["x-should-retry"] == "false"
+    client.beta.agents.sessions.events.create(session.id, events=[cancel()])
+    assert client.beta.agents.sessions.delete(session.id).deleted is True
 
 
 def test_delete_right_behind_an_accepted_message_is_refused(client: OpenAI, gate: Gate) -> None:

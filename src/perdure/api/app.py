@@ -32,13 +32,12 @@ def create_app(settings: Settings, *, bootstrap_key: str | None = None) -> FastA
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        responses=errors.ERROR_RESPONSES,
     )
     errors.install(app)
-    app.include_router(status.routes)
-    # Literal segments win over `/v1/agents/{agent_id}`.
-    for module in (later, events, history, sessions, agents):
-        app.include_router(module.routes)
+    # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
+    # included router would match each request a second time.
+    for module in (status, later, events, history, sessions, agents):
+        app.router.routes.extend(module.routes.routes)
     app.add_middleware(Gate)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

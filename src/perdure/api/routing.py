@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
+from perdure.api.errors import ERROR_RESPONSES
 from perdure.api.services import Services
 from perdure.wire.body import parse_json
 from perdure.wire.errors import InvalidRequest, PayloadTooLarge
@@ -74,4 +75,4 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 def router(prefix: str, tag: str) -> APIRouter:
-    return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)
+    return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute, responses=ERROR_RESPONSES)

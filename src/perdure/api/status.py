@@ -8,10 +8,11 @@ from sqlalchemy import Connection, text
 
 from perdure import __version__
 from perdure.api.access import UseServices, json_response
+from perdure.api.errors import ERROR_RESPONSES
 from perdure.api.support import ENVIRONMENTS, TOOLS
 from perdure.wire.errors import ServiceUnavailable
 
-routes = APIRouter(tags=["status"])
+routes = APIRouter(tags=["status"], responses=ERROR_RESPONSES)
 
 
 class Health(BaseModel):
