@@ -126,6 +126,21 @@ def test_keys_hold_across_a_restart(private_servers: PrivateServers) -> None:
     assert user_texts(client, session.id) == ["Hello.", "Once."]
 
 
+def write_on(
+    client: OpenAI, session_id: str, life: int, accepted: list[str], enough: threading.Event
+) -> None:
+    """Posts numbered messages until the server is gone, and notes those it has accepted."""
+    for number in itertools.count():
+        text = f"Life {life}, message {number}."
+        try:
+            client.beta.agents.sessions.events.create(session_id, events=[message(text)])
+        except APIConnectionError:
+            return
+        accepted.append(text)
+        if number == 20:
+            enough.set()
+
+
 def test_whatever_was_accepted_before_a_kill_is_applied_exactly_once(private_servers: PrivateServers) -> None:
     server = private_servers()
     client = private_servers.client(server, max_retries=0)
@@ -133,19 +148,10 @@ def test_whatever_was_accepted_before_a_kill_is_applied_exactly_once(private_ser
     accepted: dict[str, list[str]] = {session.id: ["Hello."] for session in sessions}
     for life in range(3):
         enough = threading.Event()
-
-        def write(session_id: str, life: int = life, enough: threading.Event = enough) -> None:
-            for number in itertools.count():
-                text = f"Life {life}, message {number}."
-                try:
-                    client.beta.agents.sessions.events.create(session_id, events=[message(text)])
-                except APIConnectionError:
-                    return
-                accepted[session_id].append(text)
-                if number == 20:
-                    enough.set()
-
-        writers = [threading.Thread(target=write, args=(session.id,)) for session in sessions]
+        writers = [
+            threading.Thread(target=write_on, args=(client, key, life, texts, enough))
+            for key, texts in accepted.items()
+        ]
         for writer in writers:
             writer.start()
         assert enough.wait(DEADLINE)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Header, Query, Response
 
 from perdure.api.access import UseCaller, UseKey, UseServices
 from perdure.api.errors import STREAM_RESPONSE
+from perdure.api.replay_stream import replay
 from perdure.api.routing import router
 from perdure.api.streams import EventStream, catch_up
 from perdure.store.accept import accept_once
@@ -22,8 +23,7 @@ async def submit(
     services: UseServices, caller: UseCaller, key: UseKey, session_id: str, body: EventBatch
 ) -> Response:
     """Accept input events, all or none. 202 means that they are durable."""
-    if await services.store.write(accept_once, key, session_id, caller.project_id, body.events):
-        services.work.wake(session_id)
+    await services.store.write(accept_once, key, session_id, caller.project_id, body.events)
     return Response(status_code=202)
 
 
@@ -33,12 +33,19 @@ async def stream(
     caller: UseCaller,
     session_id: str,
     include_obfuscation: Annotated[bool, Query(description="Pad deltas to hide their length.")] = True,
+    after: Annotated[
+        str | None, Query(description="Extension: replay stored events behind this event_id first.")
+    ] = None,
+    last_event_id: Annotated[str | None, Header(description="Extension: the same as `after`.")] = None,
     stream: Annotated[str | None, Query(description="Ignored: this route always streams.")] = None,
 ) -> Response:
     """Follow a session from its present state on, across turns."""
     obfuscate = include_obfuscation and services.settings.server.obfuscation
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate)
+    cursor = after or last_event_id
     try:
+        if cursor:
+            return await replay(services, caller, subscription, cursor)
         snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)
         first = catch_up(services.hub, subscription, snapshot)
     except BaseException:

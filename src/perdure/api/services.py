@@ -13,7 +13,7 @@ from perdure.harness.deps import Deps
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
 from perdure.store.engine import SqliteStore, Store
-from perdure.store.tx import Announcement, Closed
+from perdure.store.tx import Announcement, Closed, Published, Woken
 from perdure.work.embedded import EmbeddedWork
 
 
@@ -35,12 +35,17 @@ async def open_services(settings: Settings, *, bootstrap_key: str | None = None)
         StoreError, SchemaTooNew, ConfigError: the server cannot run with these settings.
     """
     hub = Hub(settings.server.stream_buffer)
+    work: EmbeddedWork | None = None
 
     def announce(announcement: Announcement) -> None:
-        if isinstance(announcement, Closed):
-            hub.close_session(announcement.session_id)
-        else:
-            hub.publish(announcement.session_id, announcement.seq, announcement.event)
+        match announcement:
+            case Published():
+                hub.publish(announcement.session_id, announcement.seq, announcement.event)
+            case Woken():
+                if work is not None:
+                    work.wake(announcement.session_id)
+            case Closed():
+                hub.close_session(announcement.session_id)
 
     registry = Registry(settings)
     store = await SqliteStore.open(settings.database, announce)

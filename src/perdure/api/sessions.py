@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
+from perdure.api.creation_replay import replay_creation
 from perdure.api.errors import STREAM_RESPONSE
-from perdure.api.replay import replay_creation
 from perdure.api.routing import router
 from perdure.api.streams import EventStream, FirstTurnEnd
 from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
@@ -59,9 +59,7 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Se
             )
         subscription.close()
         return await replay_creation(services, caller, outcome.value, obfuscate=obfuscate)
-    services.work.wake(session_id)
     if subscription is None:
-        # The state at the commit: the turn is queued, whatever its owner has done since.
         return json_response(await services.store.read(read_session, session_id, caller.project_id), 201)
     return EventStream(
         subscription,

@@ -49,7 +49,12 @@ FEATURES = {
     "argument_validation": Feature(
         active=True, note="Calls whose arguments break the function's schema are answered to the model."
     ),
-    "idempotency": Feature(active=True, note="On creating agents and sessions, and on submitting events."),
+    "event_replay": Feature(
+        active=True,
+        note="Stored events behind a cursor: GET /perdure/v1/sessions/{session_id}/events?after=, and "
+        "after= or Last-Event-ID on the event stream.",
+    ),
+    "idempotency": Feature(active=True, note="On every POST, with the Idempotency-Key header."),
 }
 
 

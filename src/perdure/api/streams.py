@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from perdure.live.frames import KEEPALIVE, EventFrame, Frame
 from perdure.live.hub import Hub, Subscription
 from perdure.store.locked import event_id
+from perdure.store.rows import ItemRow
 from perdure.store.snapshots import Snapshot
 from perdure.wire import events as wire
 from perdure.wire.items import OutputText, SummaryText
@@ -30,7 +31,8 @@ Until = Callable[[wire.Event], bool]
 class EventStream(Response):
     """Sends a subscription's frames until it ends, the client goes away, or `until` an event.
 
-    Headers leave at once; a silent stream carries a comment every `keepalive` seconds.
+    `before` yields what comes ahead of the `first` frames. Headers leave at once; a silent stream
+    carries a comment every `keepalive` seconds.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class EventStream(Response):
         subscription: Subscription,
         *,
         first: Iterable[Frame] = (),
+        before: AsyncIterator[list[Frame]] | None = None,
         keepalive: float,
         status_code: int = 200,
         until: Until | None = None,
@@ -46,6 +49,7 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._subscription = subscription
         self._first = list(first)
+        self._before = before
         self._keepalive = keepalive
         self._until = until
 
@@ -72,6 +76,10 @@ class EventStream(Response):
 
     async def _send_frames(self, send: Send) -> None:
         obfuscate = self._subscription.obfuscate
+        if self._before is not None:
+            async for earlier in self._before:
+                body = b"".join(frame.encoded(obfuscate) for frame in earlier)
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         batch: list[Frame] | None = self._first
         while batch is not None:
             chunks: list[bytes] = []
@@ -123,7 +131,7 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
     session_id = subscription.session_id
     hub.note_last(session_id, event_id(session_id, snapshot.seq))
     subscription.attach(snapshot.seq, [item.id for item in snapshot.unfinished])
-    say = _Snapshot(hub, session_id)
+    say = SnapshotFrames(hub, session_id)
     session = snapshot.session
     match session.status:
         case "failed":
@@ -139,70 +147,65 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
     return say.frames
 
 
-class _Snapshot:
+class SnapshotFrames:
+    """Collects frames that are made for one reader; their ids follow that of the last stored event."""
+
     def __init__(self, hub: Hub, session_id: str) -> None:
         self.frames: list[Frame] = []
         self._hub = hub
         self._session_id = session_id
 
     def session(self, kind: type[wire.SessionStateEvent], session: Session) -> None:
-        self._say(kind(event_id=self._id(), session=session))
+        self._say(kind, session=session)
 
     def items(self, snapshot: Snapshot, subscription: Subscription) -> None:
+        """Items as they were added; those being written with their text so far."""
         for row in (*snapshot.messages, *snapshot.unfinished):
-            shown = row
-            texts: list[str] = []
-            if row.type in ("message", "reasoning") and row.status == "in_progress":
-                parts = subscription.written.get(row.id)
-                texts = _saved_texts(row.data) if parts is None else [text for _, text in parts]
-                shown = row.emptied()
+            writing = row.type in ("message", "reasoning") and row.status == "in_progress"
+            shown = row.emptied() if writing else row
             self._say(
-                wire.ItemAdded(
-                    event_id=self._id(),
-                    session_id=self._session_id,
-                    turn_id=row.turn_id,
-                    item=shown.resource,
-                    output_index=row.output_index,
-                )
+                wire.ItemAdded,
+                session_id=self._session_id,
+                turn_id=row.turn_id,
+                item=shown.resource,
+                output_index=row.output_index,
             )
-            if shown is not row:
-                self._text(row.turn_id, row.id, row.output_index or 0, row.type, texts)
+            if writing:
+                if row.type == "message":
+                    self._part(wire.ContentPartAdded, row, content_index=0, part=OutputText(text=""))
+                self.text_so_far(row, subscription)
 
-    def _text(self, turn_id: str, item_id: str, output_index: int, kind: str, texts: list[str]) -> None:
+    def text_so_far(self, row: ItemRow, subscription: Subscription) -> None:
+        """The text of an item in progress up to where the subscription's deltas go on, as one delta."""
+        if row.id in subscription.added:
+            return  # all of it is still in the subscription
+        parts = subscription.written.get(row.id)
+        texts = _saved_texts(row.data) if parts is None else [text for _, text in parts]
+        for index, text in enumerate(texts):
+            if row.type == "message":
+                if text:
+                    self._part(wire.OutputTextDelta, row, content_index=index, delta=text)
+                continue
+            empty = SummaryText(text="")
+            self._part(wire.ReasoningSummaryPartAdded, row, summary_index=index, part=empty)
+            if text:
+                self._part(wire.ReasoningSummaryTextDelta, row, summary_index=index, delta=text)
+            if index < len(texts) - 1:
+                self._part(wire.ReasoningSummaryTextDone, row, summary_index=index, text=text)
+                whole = SummaryText(text=text)
+                self._part(wire.ReasoningSummaryPartDone, row, summary_index=index, part=whole)
+
+    def _part(self, kind: Callable[..., wire.Event], row: ItemRow, **fields: object) -> None:
         where = {
             "session_id": self._session_id,
-            "turn_id": turn_id,
-            "item_id": item_id,
-            "output_index": output_index,
+            "turn_id": row.turn_id,
+            "item_id": row.id,
+            "output_index": row.output_index,
         }
-        if kind == "message":
-            texts = texts or [""]
-        for index, text in enumerate(texts):
-            if kind == "message":
-                part = OutputText(text="")
-                self._say(wire.ContentPartAdded(event_id=self._id(), **where, content_index=index, part=part))
-                if text:
-                    self._say(
-                        wire.OutputTextDelta(event_id=self._id(), **where, content_index=index, delta=text)
-                    )
-            else:
-                summary = SummaryText(text="")
-                self._say(
-                    wire.ReasoningSummaryPartAdded(
-                        event_id=self._id(), **where, summary_index=index, part=summary
-                    )
-                )
-                if text:
-                    self._say(
-                        wire.ReasoningSummaryTextDelta(
-                            event_id=self._id(), **where, summary_index=index, delta=text
-                        )
-                    )
+        self._say(kind, **where, **fields)
 
-    def _id(self) -> str:
-        return self._hub.live_id(self._session_id)
-
-    def _say(self, event: wire.Event) -> None:
+    def _say(self, kind: Callable[..., wire.Event], **fields: object) -> None:
+        event = kind(event_id=self._hub.live_id(self._session_id), **fields)
         self.frames.append(EventFrame(0, event))
 
 

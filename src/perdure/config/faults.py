@@ -5,6 +5,8 @@ Without `PERDURE_FAULT` in the environment a fault point does nothing. Its value
 `commit_step:after-commit#2=kill`. Store operations have the points `<operation>:before-commit`,
 `<operation>:after-commit` and `<operation>:after-announce`; the loop has `model:before-call`,
 `model:first-output` and `model:after-call`.
+
+`PERDURE_FAULT_LOG` names a file to which each point is written, one line each time it is reached.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import signal
 import threading
 
 VARIABLE = "PERDURE_FAULT"
+LOG_VARIABLE = "PERDURE_FAULT_LOG"
 _FORM = re.compile(r"(?P<name>[\w:<>.-]+)(#(?P<count>\d+))?(=(?P<action>kill|stop))?")
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
@@ -38,9 +41,13 @@ class _Fault:
 
 _text = os.environ.get(VARIABLE)
 _fault = _Fault(_text) if _text else None
+_path = os.environ.get(LOG_VARIABLE)
+_log = os.open(_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600) if _path else None
 
 
 def reach(name: str) -> None:
     """Mark a fault point; ends or stops the process if a test asked for it here."""
+    if _log is not None:
+        os.write(_log, f"{name}\n".encode())
     if _fault is not None and _fault.name == name:
         _fault.hit()

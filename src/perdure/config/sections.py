@@ -103,6 +103,8 @@ class WorkSettings(Section):
     """Longest wait for running steps when the process stops; what is left goes on after the next start."""
     turn_timeout: Seconds = Field(3600.0, gt=0, le=31_536_000)
     """Longest active time of a turn; waiting for the application does not count."""
+    event_retention: Annotated[float | None, Unit("seconds")] = Field(2_592_000.0, gt=0, le=315_360_000)
+    """How long stored events can be replayed; unset means as long as their session."""
     call_timeout: Annotated[float | None, Unit("seconds")] = Field(None, gt=0, le=31_536_000)
     """Longest wait for the result of a function call; unset means for ever."""
 

@@ -24,10 +24,15 @@ def padding() -> bytes:
     return "".join(random.choices(_ALPHABET, k=random.randint(8, 32))).encode()
 
 
+def encode_json(event: Event) -> bytes:
+    """An event as JSON, without obfuscation."""
+    body: bytes = event.__pydantic_serializer__.to_json(event, by_alias=True, exclude={"obfuscation"})
+    return body
+
+
 def encode(event: Event) -> bytes:
     """The frame of an event, without obfuscation."""
-    body = event.__pydantic_serializer__.to_json(event, by_alias=True, exclude={"obfuscation"})
-    return b"event: %b\ndata: %b\n\n" % (type_of(event).encode(), body)
+    return b"event: %b\ndata: %b\n\n" % (type_of(event).encode(), encode_json(event))
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from perdure.live.frames import DeltaFrame, EventFrame, Frame, LivePart, encode
 from perdure.wire.errors import ErrorBody
 from perdure.wire.events import (
     Event,
+    ItemAdded,
     ItemDone,
     ReasoningSummaryPartAdded,
     ReasoningSummaryPartDone,
@@ -36,7 +37,9 @@ class Subscription:
     def __init__(self, hub: Hub, session_id: str, *, obfuscate: bool, limit: int) -> None:
         self.session_id = session_id
         self.obfuscate = obfuscate
+        # The text that was written before the subscription, and the items that were added since.
         self.written: dict[str, list[tuple[LivePart, str]]] = {}
+        self.added: set[str] = set()
         self._hub = hub
         self._limit = limit
         self._frames: deque[Frame] = deque()
@@ -89,11 +92,11 @@ class Subscription:
         kept: deque[Frame] = deque()
         for frame in self._frames:
             if isinstance(frame, EventFrame):
+                if isinstance(frame.event, ItemAdded) and frame.event.item.id is not None:
+                    self.added.add(frame.event.item.id)
                 if frame.seq > seq or frame.seq == 0:
                     kept.append(frame)
-                    item = getattr(frame.event, "item", None)
-                    if item is not None:
-                        writing.add(item.id)
+                    writing |= self.added
             elif frame.part.item_id in writing:
                 kept.append(frame)
         self._frames = kept

@@ -14,7 +14,7 @@ from perdure.store.idempotency import IdempotencyKey, run_once
 from perdure.store.locked import LockedSession
 from perdure.store.rows import CallRow, TurnRow
 from perdure.store.tables import items, turns
-from perdure.store.tx import Tx
+from perdure.store.tx import Tx, Woken
 from perdure.wire import events as wire
 from perdure.wire.errors import Conflict, InvalidRequest, NotFound
 from perdure.wire.inputs import (
@@ -28,8 +28,8 @@ from perdure.wire.inputs import (
 )
 
 
-def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]) -> bool:
-    """Admit a batch of input events; returns whether the session's owner has something to do.
+def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]) -> None:
+    """Admit a batch of input events and wake the session's owner, if it has something to do.
 
     Raises:
         SessionGone: no such session in the project.
@@ -37,24 +37,24 @@ def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]
     """
     session = LockedSession.lock(tx, session_id, project_id=project_id)
     if not batch:
-        return False
+        return
     if session.status == "failed":
         raise Conflict("The session has failed and takes no more input. Create a new session.")
     admission = _Admission(session)
     for index, event in enumerate(batch):
         admission.admit(event, f"events[{index}]")
-    if admission.effective:
-        session.touch()
+    if not admission.effective:
+        return
+    session.touch()
     session.save()
-    return admission.effective
+    tx.announcements.append(Woken(session_id))
 
 
 def accept_once(
     tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, batch: Sequence[InputEvent]
-) -> bool:
+) -> None:
     """`accept` under an idempotency key; a repeated batch has no effect and wakes nobody."""
-    outcome = run_once(tx, key, lambda: accept(tx, session_id, project_id, batch))
-    return bool(outcome.value) and not outcome.replayed
+    run_once(tx, key, lambda: accept(tx, session_id, project_id, batch), session_id=session_id)
 
 
 def start_turn(session: LockedSession, messages: Sequence[UserMessageInput]) -> TurnRow:

@@ -76,7 +76,11 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
         return None
     turn = session.turn()
     due = session.row["wake_at"] is not None and session.row["wake_at"] <= tx.now_us
-    if (turn is None or turn.status == "waiting") and not due and not session.inbox():
+    if turn is None and not session.row["inbox_count"]:
+        return None
+    # Messages to a waiting turn are applied behind its results.
+    waiting = turn is not None and turn.status == "waiting" and not due
+    if waiting and all(row["kind"] == "message" for row in session.inbox()):
         return None
     session.row["epoch"] += 1
     if turn is not None and turn.status == "in_progress":

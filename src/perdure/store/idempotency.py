@@ -41,7 +41,13 @@ class Outcome:
     replayed: bool
 
 
-def run_once(tx: Tx, key: IdempotencyKey | None, operation: Callable[[], Any]) -> Outcome:
+# How long a key that created something is remembered, in microseconds.
+KEPT_US = 30 * 86_400 * 1_000_000
+
+
+def run_once(
+    tx: Tx, key: IdempotencyKey | None, operation: Callable[[], Any], *, session_id: str | None = None
+) -> Outcome:
     """Run `operation` unless the key already has an outcome; its value must be JSON.
 
     Only successes are stored: a refused request changed nothing and may be repeated with its key.
@@ -71,9 +77,19 @@ def run_once(tx: Tx, key: IdempotencyKey | None, operation: Callable[[], Any]) -
             "project_id": key.project_id,
             "route": key.route,
             "key_digest": key.key_digest,
+            "session_id": session_id,
             "body_digest": key.body_digest,
             "outcome": value,
             "created_us": tx.now_us,
         },
     )
     return Outcome(value, replayed=False)
+
+
+def forget_keys(tx: Tx) -> None:
+    """Delete keys whose time has passed; those of input go with their session."""
+    tx.conn.execute(
+        idempotency.delete().where(
+            idempotency.c.session_id.is_(None), idempotency.c.created_us < tx.now_us - KEPT_US
+        )
+    )

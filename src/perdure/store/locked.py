@@ -321,7 +321,10 @@ class LockedSession:
 
     def say_part(self, event: wire.Event, item: ItemRow) -> None:
         """An event about a part of an item; its id is set here."""
-        self._say(event.model_copy(update={"event_id": self._next_event_id()}), {"item": item.id})
+        part = getattr(event, "content_index", getattr(event, "summary_index", None))
+        self._say(
+            event.model_copy(update={"event_id": self._next_event_id()}), {"item": item.id, "part": part}
+        )
 
     def _next_event_id(self) -> str:
         self.row["seq"] += 1

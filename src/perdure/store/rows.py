@@ -90,8 +90,8 @@ class ItemRow:
 
     def emptied(self) -> ItemRow:
         """The item as it looked before any of its text was written."""
-        field = "content" if self.type == "message" else "summary"
-        return replace(self, data={**self.data, field: []})
+        empty = {"content": [], "phase": None} if self.type == "message" else {"summary": []}
+        return replace(self, data={**self.data, **empty})
 
 
 @dataclass(frozen=True, slots=True)

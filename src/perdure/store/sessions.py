@@ -19,6 +19,7 @@ from perdure.store.rows import ItemRow, call_row, item_row, session_resource, tu
 from perdure.store.tables import (
     calls,
     events,
+    idempotency,
     inbox,
     items,
     session_configs,
@@ -26,7 +27,7 @@ from perdure.store.tables import (
     sessions,
     turns,
 )
-from perdure.store.tx import Closed, Tx
+from perdure.store.tx import Closed, Tx, Woken
 from perdure.wire import events as wire
 from perdure.wire.agents import AgentSettings, apply_overrides, apply_session_update
 from perdure.wire.errors import Conflict, InvalidRequest, NotFound
@@ -122,6 +123,7 @@ def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate
     session.say_session(wire.SessionCreated)
     if messages:
         start_turn(session, messages)
+        tx.announcements.append(Woken(session_id))
     session.save()
     return session_id
 
@@ -137,7 +139,7 @@ def update_session_once(
     tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, body: SessionUpdate
 ) -> Session:
     """`update_session` under an idempotency key; a repeated update shows the session as it is."""
-    run_once(tx, key, lambda: bool(update_session(tx, session_id, project_id, body)))
+    run_once(tx, key, lambda: bool(update_session(tx, session_id, project_id, body)), session_id=session_id)
     return LockedSession.lock(tx, session_id, project_id=project_id).resource()
 
 
@@ -210,7 +212,7 @@ def purge_deleted(tx: Tx, limit: int) -> int:
         removed += done.rowcount
         if removed >= limit:
             return removed
-        for table in (turns, calls, inbox, events, session_configs, session_metadata):
+        for table in (turns, calls, inbox, events, session_configs, session_metadata, idempotency):
             removed += tx.conn.execute(table.delete().where(table.c.session_id == session_id)).rowcount
         # A negative position marks the tombstone as empty.
         tx.conn.execute(update(sessions).where(sessions.c.id == session_id), {"item_pos": -1})

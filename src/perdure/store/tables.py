@@ -216,6 +216,7 @@ events = Table(
     Column("created_us", BigInteger, nullable=False),
     Column("entries", JSON, nullable=False),
     PrimaryKeyConstraint("session_id", "seq"),
+    Index(None, "created_us"),
 )
 
 idempotency = Table(
@@ -224,9 +225,12 @@ idempotency = Table(
     Column("project_id", Id, nullable=False),
     Column("route", String(160), nullable=False),
     Column("key_digest", LargeBinary, nullable=False),
+    # Keys of input to a session are kept as long as the session.
+    Column("session_id", Id, nullable=True),
     Column("body_digest", LargeBinary, nullable=False),
     Column("outcome", JSON, nullable=True),
     Column("created_us", BigInteger, nullable=False),
     PrimaryKeyConstraint("project_id", "route", "key_digest"),
     Index(None, "created_us"),
+    Index(None, "session_id"),
 )

@@ -26,7 +26,14 @@ class Closed:
     session_id: str
 
 
-Announcement = Published | Closed
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Input for the session was accepted in this transaction: its owner has something to do."""
+
+    session_id: str
+
+
+Announcement = Published | Closed | Woken
 
 
 @dataclass(slots=True)

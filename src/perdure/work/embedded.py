@@ -6,17 +6,21 @@ A session that waits has no task. Deadlines are rows; one sweep looks at them.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from dataclasses import dataclass, field
 
 from perdure.harness.advance import advance
 from perdure.harness.deps import Deps
 from perdure.store.engine import now_us
+from perdure.store.idempotency import forget_keys
+from perdure.store.replay import forget_events
 from perdure.store.sessions import due_sessions, purge_deleted, unfinished_sessions
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
+CLEAN_EVERY = 30  # sweeps
 PURGE_ROWS = 500
 RETRY_SECONDS = 30.0
 
@@ -90,14 +94,25 @@ class EmbeddedWork:
         finally:
             self._runs.pop(session_id, None)
 
+    async def _clean(self) -> None:
+        """Remove what deleted sessions and old events left, in small transactions."""
+        removed = PURGE_ROWS
+        while removed:
+            removed = await self._deps.store.write(purge_deleted, PURGE_ROWS)
+        await self._deps.store.write(forget_keys)
+        kept = self._deps.settings.work.event_retention
+        removed = 0 if kept is None else PURGE_ROWS
+        while removed and kept is not None:
+            before = now_us() - int(kept * 1e6)
+            removed = await self._deps.store.write(forget_events, before, PURGE_ROWS)
+
     async def _sweep(self) -> None:
-        while True:
+        for sweep in itertools.count():
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 for session_id in await self._deps.store.read(due_sessions, now_us()):
                     self.wake(session_id)
-                removed = PURGE_ROWS
-                while removed:
-                    removed = await self._deps.store.write(purge_deleted, PURGE_ROWS)
+                if sweep % CLEAN_EVERY == 0:
+                    await self._clean()
             except Exception:
                 log.exception("the sweep failed")

@@ -61,17 +61,20 @@ def upgrade() -> None:
         sa.Column("entries", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("session_id", "seq", name=op.f("pk_events")),
     )
+    op.create_index(op.f("ix_events_created_us"), "events", ["created_us"], unique=False)
     op.create_table(
         "idempotency",
         sa.Column("project_id", sa.String(length=64), nullable=False),
         sa.Column("route", sa.String(length=160), nullable=False),
         sa.Column("key_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("session_id", sa.String(length=64), nullable=True),
         sa.Column("body_digest", sa.LargeBinary(), nullable=False),
         sa.Column("outcome", sa.JSON(), nullable=True),
         sa.Column("created_us", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("project_id", "route", "key_digest", name=op.f("pk_idempotency")),
     )
     op.create_index(op.f("ix_idempotency_created_us"), "idempotency", ["created_us"], unique=False)
+    op.create_index(op.f("ix_idempotency_session_id"), "idempotency", ["session_id"], unique=False)
     op.create_table(
         "inbox",
         sa.Column("session_id", sa.String(length=64), nullable=False),

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from .forge import Forge
+from .model import Model
+
+SEED = os.environ.get("PERDURE_SEED") or str(random.SystemRandom().randrange(1 << 30))
+"""The seed of every choice here; `PERDURE_SEED` repeats a run."""
+
+
+def pytest_report_header() -> str:
+    return f"crash tests: PERDURE_SEED={SEED}"
+
+
+@pytest.fixture(scope="session")
+def seed() -> str:
+    return SEED
+
+
+@pytest.fixture(scope="session")
+def started_forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
+    with Forge(tmp_path_factory.mktemp("forge") / "servers.log") as forge:
+        yield forge
+
+
+@pytest.fixture
+def forge(started_forge: Forge) -> Iterator[Forge]:
+    """Starts the servers of a test, and ends the last one."""
+    yield started_forge
+    started_forge.kill()
+
+
+@pytest.fixture(scope="session")
+def started_model() -> Iterator[Model]:
+    with Model() as model:
+        yield model
+
+
+@pytest.fixture
+def model(started_model: Model) -> Model:
+    """A strict provider that outlives the servers of the test."""
+    started_model.renew()
+    return started_model
