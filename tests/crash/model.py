@@ -21,6 +21,8 @@ DEADLINE = 60.0
 STEERING = "Take Rome along, too."
 LATE = "has arrived"
 STORY = "".join(f"word {number}, " for number in range(2000))
+ASKED = "I have asked the surveyor, who is out on the river and will answer when he is back in his office."
+"""Said so slowly that a part of it is saved before its end."""
 STEPS = {"Plan": 3, "Ask": 2, "late": 1, "Tell": 0, "Thanks": 1}
 """Model calls that are charged to a turn, by the word its message begins with."""
 
@@ -123,7 +125,9 @@ def _ask_surveyor(calls: list[dict[str, Any]], since: list[dict[str, Any]]) -> A
     if not calls:
         return answer(Call("survey", {}))
     late = [text_of(entry["content"]) for entry in since if _is_late(entry)]
-    return answer(Text(f"The survey is in: {late[-1][-20:]}" if late else "I have asked."))
+    if late:
+        return answer(Text(f"The survey is in: {late[-1][-20:]}"))
+    return answer(Text(ASKED), delay=0.05)
 
 
 def _is_topic(entry: dict[str, Any]) -> bool:
