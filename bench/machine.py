@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import resource
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+import orjson
 
 PAGE = resource.getpagesize()
 
@@ -89,6 +92,22 @@ def sync_seconds(directory: Path, tries: int = 100) -> float:
     return median(taken)
 
 
+def fixed_work_seconds(tries: int = 5) -> float:
+    """CPU time of a fixed piece of Python work, at the median: how fast a core is just now.
+
+    A core of a shared machine may run at half its speed while neighbours are busy, which no other
+    number here shows.
+    """
+    taken = []
+    for _ in range(tries + 1):
+        began = time.thread_time()
+        for index in range(2000):
+            value = {"id": f"item_{index}", "list": [1, 2, 3], "inner": {"index": index}}
+            sorted(orjson.loads(json.dumps(value)).items(), key=str)
+        taken.append(time.thread_time() - began)
+    return median(taken[1:])
+
+
 def describe(directory: Path) -> dict[str, str]:
     """What a reader must know to compare numbers."""
     model = "unknown"
@@ -102,5 +121,6 @@ def describe(directory: Path) -> dict[str, str]:
         "processor": model,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "fixed work": f"{fixed_work_seconds() * 1e3:.1f} ms",
         "durable 4 KiB write": f"{sync_seconds(directory) * 1e3:.2f} ms",
     }

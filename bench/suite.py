@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from bench import deltas, growth, pages, startup, subscribers, turns, waiting
-from bench.machine import Work, cores, describe, raise_file_limit
+from bench.machine import Work, cores, describe, fixed_work_seconds, raise_file_limit
 from bench.report import Row, as_data, as_lines
 
 Benchmark = Callable[[Path, bool], list[Row]]
@@ -38,6 +38,7 @@ def main() -> int:
     cores()
     results: dict[str, list[Row]] = {}
     others: dict[str, float] = {}
+    speed: dict[str, float] = {}
     broken: list[str] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="perdure-bench-", dir=options.directory) as home:
@@ -47,6 +48,7 @@ def main() -> int:
             directory = Path(home) / name
             directory.mkdir()
             before = Work.now()
+            speed[name] = fixed_work_seconds()
             try:
                 results[name] = BENCHMARKS[name](directory, options.smoke)
             except Exception as error:  # noqa: BLE001 - told here, and in the exit status
@@ -55,9 +57,11 @@ def main() -> int:
                 _print_logs(directory)
                 broken.append(name)
                 continue
+            speed[name] = (speed[name] + fixed_work_seconds()) / 2
             others[name] = Work.now().others_since(before)
             print("\n" + "\n".join(as_lines(name, results[name])))
-            print(f"  (other processes used {others[name]:.0%} of the machine)", flush=True)
+            fixed = f"fixed work took {speed[name] * 1e3:.1f} ms"
+            print(f"  (other processes used {others[name]:.0%} of the machine; {fixed})", flush=True)
     print(f"\n{len(results)} of {len(names)} benchmarks in {time.monotonic() - began:.0f} s", flush=True)
     if broken:
         print(f"did not work: {', '.join(broken)}", file=sys.stderr)
@@ -66,7 +70,11 @@ def main() -> int:
             "machine": machine,
             "smoke": options.smoke,
             "benchmarks": {
-                name: {"used_by_others": others[name], "rows": as_data(rows)}
+                name: {
+                    "used_by_others": others[name],
+                    "fixed_work_seconds": speed[name],
+                    "rows": as_data(rows),
+                }
                 for name, rows in results.items()
             },
         }

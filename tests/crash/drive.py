@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import threading
 import time
@@ -34,6 +35,14 @@ max_delay = 0.02
 """
 
 
+def write_config(home: Path, model: Model, settings: str = SETTINGS) -> Path:
+    """The settings file of a server that uses the model; `home` is made."""
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "perdure.toml"
+    config.write_text(settings + provider_table(model.provider.base_url), "utf-8")
+    return config
+
+
 class Follower:
     """Collects the events of a stream on a thread, until it ends or breaks."""
 
@@ -53,6 +62,11 @@ class Follower:
         with self._arrived:
             assert self._arrived.wait_for(arrived, DEADLINE), f"no {kind}"
             return list(self.events)
+
+    def wait_end(self) -> None:
+        """Return once the stream has ended."""
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive(), "the stream is still open"
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -77,11 +91,11 @@ class Drive:
     `deaths` are the faults that were reached.
     """
 
-    def __init__(self, forge: Forge, model: Model, home: Path, faults: Sequence[str] = (), **environ: str):
-        home.mkdir(parents=True, exist_ok=True)
+    def __init__(
+        self, forge: Forge, model: Model, home: Path, faults: Sequence[str] = (), **environ: str
+    ) -> None:
+        self.config = write_config(home, model)
         self.data_dir = home / "data"
-        self.config = home / "perdure.toml"
-        self.config.write_text(SETTINGS + provider_table(model.provider.base_url), "utf-8")
         self.model = model
         self.deaths: list[str] = []
         self.witness = Witness()
@@ -192,7 +206,18 @@ class Drive:
 
     def restart(self) -> int:
         """End the server with SIGTERM and start the next one; returns the exit status."""
-        status = self._forge.stop()
+        self.tell_to_stop()
+        return self.replace()
+
+    def tell_to_stop(self) -> None:
+        """Send SIGTERM, and return when the server has begun to stop: it ends its event streams first."""
+        self._forge.send_signal(signal.SIGTERM)
+        self._followers[-1].wait_end()
+
+    def replace(self) -> int:
+        """Start the next server once this one has ended; returns the exit status."""
+        status = self._forge.wait()
+        self._client.close()
         self._start()
         return status
 

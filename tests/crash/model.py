@@ -93,7 +93,7 @@ class Model:
             case "Tell":
                 return answer(Text(STORY), delay=0.05)
             case "Hold":
-                return self._held(Text("Held no longer."))
+                return self._hold_on(calls)
             case _:
                 return answer(Text(f"You said: {topic}"))
 
@@ -115,7 +115,13 @@ class Model:
         told = f"It is {results[1]} at {results[2]}{', and Rome comes along' if steered else ''}."
         return answer(Thought(("All is known.",)), Text(told, phase="final_answer"))
 
-    def _held(self, *outputs: Thought | Text | Call, before: int = 5) -> Answer:
+    def _hold_on(self, calls: list[dict[str, Any]]) -> Answer:
+        if not calls:
+            wrong = Call("weather", {"city": 5})
+            return self._held(Text("I hold the line.", phase="commentary"), wrong)
+        return self._held(Text("I held it.", phase="final_answer"))
+
+    def _held(self, *outputs: Thought | Text | Call, before: int = 6) -> Answer:
         """An answer that stops after some frames until the test lets it go on."""
         self.hold.reached.set()
         return answer(*outputs, hang_after=before, release=self.hold.opened)

@@ -34,7 +34,10 @@ class TurnState:
 
 @dataclass(frozen=True)
 class ItemState:
-    """`kind` is the type, or the role of a message. `text` of an unfinished one is what may be there."""
+    """`kind` is the type, or the role of a message; an unfinished one has the beginning of `text`.
+
+    answer: the number of items before the model's answer that it is part of.
+    """
 
     turn: int
     kind: Literal["user", "assistant", "reasoning", "function_call", "function_call_output"]
@@ -110,7 +113,7 @@ class World:
     plan: Plan | None = None
     plan_tools: tuple[str, ...] = ()
     opened: int = 0
-    attempts: int = 0
+    answer: int = 0
     deleted: bool = False
     torn: frozenset[str] = frozenset()
     accepted: tuple[str, ...] = ()
@@ -219,7 +222,7 @@ class World:
 
     def crash(self) -> None:
         """The process is gone; what was streamed and not finished is still listed as in progress."""
-        self.running, self.plan, self.opened, self.attempts, self.torn = False, None, 0, 0, frozenset()
+        self.running, self.plan, self.opened, self.answer, self.torn = False, None, 0, 0, frozenset()
 
     def moves(self, released: Collection[str]) -> Iterator[Callable[[World], None]]:
         """What the server may do next by itself."""
@@ -289,7 +292,8 @@ class World:
 
     def _make_call(self, turn: int, call: Call) -> None:
         known = call.name in self.plan_tools
-        refused = not known or (not call.valid and self._repairs(turn, call.name) < REPAIRED_CALLS)
+        repairs = self._repairs(turn, call.name, self.answer)
+        refused = not known or (not call.valid and repairs < REPAIRED_CALLS)
         is_async = call.name in ASYNC and known and not refused
         number = len(self.calls)
         item = self._output("function_call", "failed" if refused else "in_progress", call=number, quiet=True)
@@ -304,12 +308,11 @@ class World:
             self._set_item(item, status="completed")
             self._say("done", item, "completed")
 
-    def _repairs(self, turn: int, name: str) -> int:
-        """Calls of the function in a row that the server has answered itself."""
+    def _repairs(self, turn: int, name: str, answer: int) -> int:
+        """Calls of the function in a row, before this answer, that the server has answered itself."""
         count = 0
         for call in reversed(self.calls):
-            # Those of the same answer are not counted against each other.
-            if call.turn == turn and call.name == name and self._answer_of(call) < self._answers(turn):
+            if call.turn == turn and call.name == name and self._answer_of(call) < answer:
                 if call.state != "refused":
                     break
                 count += 1
@@ -319,7 +322,7 @@ class World:
 
     def _boundary(self, ending: str | None) -> None:
         """Cancels first, then results, then messages. `ending`: "completed" or an error code."""
-        self.running, self.plan, self.opened = False, None, 0
+        self.running, self.plan, self.opened, self.answer = False, None, 0, 0
         cancels = [n for n, (kind, _) in enumerate(self.inbox) if kind == "cancel"]
         if cancels:
             before, self.inbox = self.inbox[: cancels[-1] + 1], self.inbox[cancels[-1] + 1 :]
@@ -356,7 +359,7 @@ class World:
         elif state.status == "queued":
             self._set_turn(turn, status="in_progress", started=True)
             self._say("turn", "in_progress", turn)
-        self.running, self.plan_tools = True, self.tools
+        self.running, self.plan_tools, self.answer = True, self.tools, len(self.items)
         self.plan = play(*self._context(turn), state.model, state.model in self.torn)
 
     def _next_turn(self) -> None:
@@ -369,8 +372,9 @@ class World:
         turn = self._new_turn()
         self._apply([row for row in rows if row[0] == "result"], turn)
         self._apply([row for row in rows if row[0] == "message"], turn)
-        if self.status != "in_progress":
-            self.status = "in_progress"
+        self.status = "in_progress"
+        said = [what[1] for what in self.said if what[0] == "session"]
+        if said[-1] != "in_progress":
             self._say("session", "in_progress", self.open_calls)
         self._run(turn)
 
@@ -388,11 +392,7 @@ class World:
             self._apply([row for row in rows if row[0] == "message"], self.current)
             self._drop(self.open_calls)
         assert self.current is not None
-        waiting = self.turns[self.current].status == "waiting"
         self._end(self.current, "cancelled")
-        if waiting:
-            # The session has to say again that it runs.
-            self.status = "requires_action"
 
     def _finish(self, turn: int, ending: str) -> None:
         if ending == "completed":
@@ -430,10 +430,6 @@ class World:
 
     def _has_calls(self, answer: tuple[int, int]) -> bool:
         return any(item.kind == "function_call" and (item.turn, item.answer) == answer for item in self.items)
-
-    def _answers(self, turn: int) -> int:
-        """The number of the answer that is being given."""
-        return self.attempts
 
     def _answer_of(self, call: CallState) -> int:
         answer = self.items[call.item].answer
@@ -491,7 +487,7 @@ class World:
         assert self.current is not None
         turn = self.turns[self.current]
         self._set_turn(self.current, outputs=turn.outputs + 1)
-        more = {"answer": self.attempts, "output_index": turn.outputs, **more}
+        more = {"answer": self.answer, "output_index": turn.outputs, **more}
         return self._add(kind, self.current, status, quiet=quiet, **more)
 
     def _add(self, kind: Any, turn: int, status: str, *, quiet: bool = False, **more: Any) -> int:

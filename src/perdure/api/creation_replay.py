@@ -11,8 +11,8 @@ from perdure.api.keyring import Caller
 from perdure.api.services import Services
 from perdure.api.streams import EventStream, FirstTurnEnd, catch_up
 from perdure.live.frames import EventFrame, Frame
+from perdure.store.history import list_items, list_turns
 from perdure.store.pages import PageRequest
-from perdure.store.sessions import list_items, list_turns
 from perdure.store.snapshots import read_snapshot
 from perdure.wire import events as wire
 from perdure.wire.items import OUTPUT_ITEM_TYPES

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from perdure.api.access import UseCaller, UsePage, UseServices, json_response, page_response
 from perdure.api.routing import router
-from perdure.store.sessions import list_items, list_turns, read_turn
+from perdure.store.history import list_items, list_turns, read_turn
 from perdure.wire.items import Item
 from perdure.wire.pages import Page
 from perdure.wire.turns import Turn

@@ -15,8 +15,8 @@ from perdure.harness.conversation import Conversation
 from perdure.harness.deps import Deps
 from perdure.harness.step import Step
 from perdure.store.boundary import Boundary, Failure, claim
+from perdure.store.history import load_items
 from perdure.store.locked import Fenced, SessionGone
-from perdure.store.sessions import load_items
 from perdure.store.steps import Spent, abandon_step
 
 log = logging.getLogger(__name__)

@@ -85,6 +85,9 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
     session.row["epoch"] += 1
     if turn is not None and turn.status == "in_progress":
         close_torn_items(session, turn)
+        # The owner before us broke off a model call, or was about to make one: it is counted, so that
+        # the repeated step is told apart from it and a server that dies again and again has a ceiling.
+        turn = session.update_turn(turn, model_calls=turn.model_calls + 1)
     return pass_boundary(session, turn, call_timeout_us=call_timeout_us)
 
 

@@ -14,18 +14,8 @@ from perdure.wire.items import OutputText, SummaryText
 def open_parts(session: LockedSession, item: ItemRow) -> None:
     """A new message has one part, empty until its deltas come; reasoning parts appear with their text."""
     if item.type == "message":
-        session.say_part(
-            wire.ContentPartAdded(
-                event_id="",
-                session_id=session.id,
-                turn_id=item.turn_id,
-                item_id=item.id,
-                output_index=_index(item),
-                content_index=0,
-                part=OutputText(text=""),
-            ),
-            item,
-        )
+        empty = OutputText(text="")
+        session.say_part(wire.ContentPartAdded(**_place(item), content_index=0, part=empty), item)
 
 
 def close_item(
@@ -38,13 +28,7 @@ def close_item(
 ) -> ItemRow:
     """Write an item's final data and say its parts' end and its own."""
     item = session.update_item(item, data=data, status=status, private=private)
-    where: dict[str, Any] = {
-        "event_id": "",
-        "session_id": session.id,
-        "turn_id": item.turn_id,
-        "item_id": item.id,
-        "output_index": _index(item),
-    }
+    where = _place(item)
     if item.type == "message":
         for index, part in enumerate(data["content"]):
             text = part["text"]
@@ -71,13 +55,7 @@ def close_item(
 
 def say_whole_text(session: LockedSession, item: ItemRow, data: Mapping[str, Any]) -> None:
     """Deltas of an item that came whole, so that deltas and final text always agree."""
-    where: dict[str, Any] = {
-        "event_id": "",
-        "session_id": session.id,
-        "turn_id": item.turn_id,
-        "item_id": item.id,
-        "output_index": _index(item),
-    }
+    where = _place(item)
     if item.type == "message":
         for index, part in enumerate(data["content"]):
             delta = wire.OutputTextDelta(**where, content_index=index, delta=part["text"])
@@ -93,6 +71,12 @@ def say_whole_text(session: LockedSession, item: ItemRow, data: Mapping[str, Any
                 session.say_part(wire.ReasoningSummaryPartDone(**where, part=SummaryText(text=text)), item)
 
 
-def _index(item: ItemRow) -> int:
-    assert item.output_index is not None
-    return item.output_index
+def _place(item: ItemRow) -> dict[str, Any]:
+    """What every event about a part says; the event's id is set when it is said."""
+    return {
+        "event_id": "",
+        "session_id": item.session_id,
+        "turn_id": item.turn_id,
+        "item_id": item.id,
+        "output_index": item.output_index,
+    }

@@ -15,7 +15,7 @@ from perdure.store.configs import load_config
 from perdure.store.idempotency import IdempotencyKey, Outcome, run_once
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.pages import PageRequest, Rows, fetch_page
-from perdure.store.rows import ItemRow, call_row, item_row, session_resource, turn_row
+from perdure.store.rows import call_row, session_resource
 from perdure.store.tables import (
     calls,
     events,
@@ -32,9 +32,7 @@ from perdure.wire import events as wire
 from perdure.wire.agents import AgentSettings, apply_overrides, apply_session_update
 from perdure.wire.errors import Conflict, InvalidRequest, NotFound
 from perdure.wire.ids import new_id
-from perdure.wire.items import Item
 from perdure.wire.sessions import Session, SessionCreate, SessionUpdate
-from perdure.wire.turns import Turn
 
 _SESSION = select(sessions).where(sessions.c.id == bindparam("session_id"))
 _OPEN_CALLS = (
@@ -266,45 +264,6 @@ def list_sessions(
         lambda row: session_of(conn, row),
         visible=visible,
     )
-
-
-def list_turns(conn: Connection, session_id: str, project_id: str, page: PageRequest) -> Rows[Turn]:
-    """The session's root turns."""
-    find_session(conn, session_id, project_id)
-    query = select(turns).where(turns.c.session_id == session_id, turns.c.subagent_id.is_(None))
-    return fetch_page(conn, query, (turns.c.pos,), turns.c.id, page, lambda row: turn_row(row).resource)
-
-
-def read_turn(conn: Connection, session_id: str, project_id: str, turn_id: str) -> Turn:
-    find_session(conn, session_id, project_id)
-    row = conn.execute(select(turns).where(turns.c.id == turn_id, turns.c.session_id == session_id)).first()
-    if row is None:
-        raise NotFound()
-    return turn_row(row).resource
-
-
-def list_items(
-    conn: Connection, session_id: str, project_id: str, page: PageRequest, *, turn_id: str | None = None
-) -> Rows[Item]:
-    """The root agent's items, of the whole session or of one turn."""
-    session = find_session(conn, session_id, project_id)
-    query = select(items).where(items.c.session_id == session_id)
-    if turn_id is None:
-        query = query.where(items.c.agent_id == session.agent_id)
-    else:
-        read_turn(conn, session_id, project_id, turn_id)
-        query = query.where(items.c.turn_id == turn_id)
-    return fetch_page(conn, query, (items.c.pos,), items.c.id, page, lambda row: item_row(row).resource)
-
-
-def load_items(conn: Connection, session_id: str, agent_id: str, after_pos: int) -> list[ItemRow]:
-    """An agent's items behind a position, in order, for building its context."""
-    found = conn.execute(
-        select(items)
-        .where(items.c.session_id == session_id, items.c.agent_id == agent_id, items.c.pos > after_pos)
-        .order_by(items.c.pos)
-    )
-    return [item_row(row) for row in found]
 
 
 def unfinished_sessions(conn: Connection) -> Sequence[str]:

@@ -10,6 +10,7 @@ import itertools
 import logging
 from dataclasses import dataclass, field
 
+from perdure.config.logging import log_context
 from perdure.harness.advance import advance
 from perdure.harness.deps import Deps
 from perdure.store.engine import now_us
@@ -75,24 +76,28 @@ class EmbeddedWork:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, session_id: str, run: _Run) -> None:
-        failures = 0
         try:
-            while True:
-                run.again = False
-                try:
-                    async with self._running:
-                        await advance(self._deps, session_id, run.arrived, lambda: self._draining)
-                    failures = 0
-                except Exception:
-                    # The rows say what is left to do; nothing is lost by trying again later.
-                    log.exception("advancing session %s failed", session_id)
-                    failures += 1
-                    run.again = True
-                    await asyncio.sleep(min(2.0**failures / 4, RETRY_SECONDS))
-                if not run.again or self._draining:
-                    return
+            with log_context(session=session_id):
+                await self._advance(session_id, run)
         finally:
             self._runs.pop(session_id, None)
+
+    async def _advance(self, session_id: str, run: _Run) -> None:
+        failures = 0
+        while True:
+            run.again = False
+            try:
+                async with self._running:
+                    await advance(self._deps, session_id, run.arrived, lambda: self._draining)
+                failures = 0
+            except Exception:
+                # The rows say what is left to do; nothing is lost by trying again later.
+                log.exception("advancing session %s failed", session_id)
+                failures += 1
+                run.again = True
+                await asyncio.sleep(min(2.0**failures / 4, RETRY_SECONDS))
+            if not run.again or self._draining:
+                return
 
     async def _clean(self) -> None:
         """Remove what deleted sessions and old events left, in small transactions."""
