@@ -90,7 +90,7 @@ class ItemRow:
 
     def emptied(self) -> ItemRow:
         """The item as it looked before any of its text was written."""
-        empty = {"content": [], "phase": None} if self.type == "message" else {"summary": []}
+        empty: dict[str, Any] = {"content": [], "phase": None} if self.type == "message" else {"summary": []}
         return replace(self, data={**self.data, **empty})
 
 
