@@ -1,4 +1,4 @@
-"""The life of a session in six acts, on a real perdure server: no key, no network, a few seconds.
+"""The life of a session in seven acts, on a real perdure server: no key, no network, a few seconds.
 
     python examples/demo.py
 
@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from openai import OpenAI, OpenAIError
+from openai import OpenAIError
 from rich.console import Console
 
 from story.chain import show_the_chain
+from story.crash import kill_the_server, see_the_turn_end
 from story.first_turn import ask_for_an_order
 from story.other_process import continue_elsewhere
 from story.recovery import lose_and_recover_a_stream
@@ -43,7 +44,7 @@ def play(stage: Stage, server: Server) -> None:
     mode = stat.S_IMODE(server.key_file.stat().st_mode)
     stage.check(f"Only its owner can read the key (mode {mode:04o}).", mode == 0o600)
 
-    with OpenAI(base_url=f"{server.url}/v1", api_key=server.api_key, timeout=30) as client:
+    with server.client() as client:
         stage.act("A tool with a schema", "The official client, a streamed session, one call and its result.")
         session_id = ask_for_an_order(client, stage)
 
@@ -57,6 +58,13 @@ def play(stage: Stage, server: Server) -> None:
             "A lost connection", "The stream breaks in mid-sentence. The documented procedure recovers it."
         )
         lose_and_recover_a_stream(client, stage, session_id)
+
+        stage.act("A killed server", "The server dies in mid-sentence. The next one finishes the turn.")
+        seen = kill_the_server(client, stage, server, session_id)
+
+    server.start()
+    with server.client() as client:
+        see_the_turn_end(client, stage, server, session_id, seen)
 
         stage.act("The chain of ids", "What happened, from the lists of the API.")
         show_the_chain(client, stage, session_id)

@@ -63,14 +63,18 @@ class Server:
         self.url = self._wait_until_it_listens(self._process)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), with whatever it is doing."""
+        """End the process at once (SIGKILL), whatever it is doing."""
         process = self._running()
         process.kill()
-        process.communicate()
+        process.wait()
+        _close(process)
+        self._process = None
 
     def stop(self) -> int:
-        """Ask the process to end, insist after a while; returns its exit status."""
-        process = self._running()
+        """Ask the process to end, insist after a while; returns its exit status (0 without a process)."""
+        if self._process is None:
+            return 0
+        process = self._process
         process.terminate()
         try:
             return process.wait(STOP_SECONDS)
@@ -78,7 +82,8 @@ class Server:
             return -1
         finally:
             process.kill()
-            process.communicate()
+            process.wait()
+            _close(process)
 
     def end_of_log(self) -> str:
         return "\n".join(self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
@@ -96,7 +101,7 @@ class Server:
         return line.removeprefix(LISTENING).strip()
 
     def _running(self) -> subprocess.Popen[str]:
-        assert self._process is not None, "the server was not started"
+        assert self._process is not None, "the server does not run"
         return self._process
 
 
@@ -111,6 +116,11 @@ def running_server(settings: Path, data_dir: Path) -> Iterator[Server]:
         status = server.stop()
     if status != 0:
         raise ServerFailed(f"The server ended with status {status}.\n{server.end_of_log()}")
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _without_settings(environ: os._Environ[str]) -> dict[str, str]:

@@ -22,7 +22,8 @@ def describe_item(item: Item) -> str:
     """An item in one line."""
     match item.type:
         case "message":
-            return f"{item.role}: {text_of(item)}".rstrip()
+            torn = " (incomplete)" if item.status == "incomplete" else ""
+            return f"{item.role}{torn}: {text_of(item)}".rstrip()
         case "function_call":
             return f"function_call ({item.status}) {item.name} {json.dumps(item.arguments)}"
         case "function_call_output":

@@ -205,3 +205,32 @@ def test_closing_a_stream_cancels_nothing(client: OpenAI, gate: Gate) -> None:
     gate.release()
     until_status(client, session.id, "idle")
     assert answers(client, session.id) == ["Before, after."]
+
+
+def test_a_cancel_that_took_a_message_along_leaves_the_next_input_heard(client: OpenAI) -> None:
+    session = create_waiting(client)
+    for _ in range(3):
+        send(client, session.id, message("Unheard."), cancel())
+        until_status(client, session.id, "idle")
+        send(client, session.id, message("The weather?"))
+        until_status(client, session.id, "requires_action")
+    send(client, session.id, cancel())
+    assert until_status(client, session.id, "idle").required_actions == []
+    send(client, session.id, message("The weather?"))
+    (call,) = until_status(client, session.id, "requires_action").required_actions
+    send(client, session.id, message("Heard."))
+    send(client, session.id, tool_result(call))
+    until_status(client, session.id, "idle")
+    assert user_texts(client, session.id)[-1] == "Heard."
+
+
+def test_a_cancel_that_took_a_result_along_leaves_the_next_input_heard(client: OpenAI) -> None:
+    session = create_waiting(client, "parallel", "both", tools=[WEATHER, CLOCK])
+    for _ in range(3):
+        first, _second = client.beta.agents.sessions.retrieve(session.id).required_actions
+        send(client, session.id, tool_result(first), cancel())
+        until_status(client, session.id, "idle")
+        send(client, session.id, message("both"))
+        until_status(client, session.id, "requires_action")
+    send(client, session.id, cancel())
+    assert until_status(client, session.id, "idle").required_actions == []

@@ -23,8 +23,8 @@ def seed() -> str:
 
 
 @pytest.fixture(scope="session")
-def started_forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
-    with Forge(tmp_path_factory.mktemp("forge") / "servers.log") as forge:
+def started_forge() -> Iterator[Forge]:
+    with Forge() as forge:
         yield forge
 
 

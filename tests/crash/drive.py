@@ -1,4 +1,4 @@
-"""Driving one session against servers that die: every POST is repeated, with its key, until it is answered."""
+"""Driving one session against servers that die: each POST is repeated, with its key, until it is answered."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class Follower:
         self._stream = client.beta.agents.sessions.events.stream(session_id)
         self.events: list[Json] = []
         self._arrived = threading.Condition()
+        self._broken = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -57,10 +58,10 @@ class Follower:
         """The events up to now, once one of this type has arrived or the stream has broken."""
 
         def arrived() -> bool:
-            return not self._thread.is_alive() or any(event["type"] == kind for event in self.events)
+            return self._broken or any(event["type"] == kind for event in self.events)
 
         with self._arrived:
-            assert self._arrived.wait_for(arrived, DEADLINE), f"no {kind}"
+            assert self._arrived.wait_for(arrived, DEADLINE), f"not told; told were {self.events}"
             return list(self.events)
 
     def wait_end(self) -> None:
@@ -82,6 +83,7 @@ class Follower:
                     self.events.append(event.to_dict())
                     self._arrived.notify_all()
         with self._arrived:
+            self._broken = True
             self._arrived.notify_all()
 
 
@@ -181,7 +183,7 @@ class Drive:
         """Look until what is seen is accepted."""
         deadline = time.monotonic() + DEADLINE
         while not accept(seen := self.look()):
-            assert time.monotonic() < deadline, f"not reached; last seen: {seen}\n{self._forge.stderr()}"
+            assert time.monotonic() < deadline, f"not reached; last seen: {str(seen)[:4000]}"
             time.sleep(PAUSE)
         return seen
 

@@ -7,6 +7,7 @@ in each server. One server runs at a time.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -17,10 +18,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 DEADLINE = 60.0
 LISTENING = re.compile(r"perdure listening on (http://\S+)")
@@ -40,39 +42,41 @@ class ServerDied(Exception):
 
 
 class Forge:
-    """Starts servers; a context manager. `log` takes what the servers write to standard error."""
+    """Starts servers; a context manager."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self) -> None:
         self.url = ""
         self.pid = 0
         self.api_key = "test-key"
-        self._log = log
         self._said: queue.Queue[str] = queue.Queue()
+        # Through a pipe, because a test takes away the right to write to files.
+        self._logged: deque[str] = deque(maxlen=200)
         self._alive = False
 
     def __enter__(self) -> Self:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.forge"],
-                cwd=Path(__file__).parents[2],
-                env={**inherited, "PERDURE_API_KEY": self.api_key},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.forge"],
+            cwd=Path(__file__).parents[2],
+            env={**inherited, "PERDURE_API_KEY": self.api_key},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for stream, take in (
+            (self._process.stdout, self._said.put),
+            (self._process.stderr, self._logged.append),
+        ):
+            threading.Thread(target=_read_lines, args=(stream, take), daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait(DEADLINE)
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -82,7 +86,8 @@ class Forge:
         return f"{self.url}/v1"
 
     def stderr(self) -> str:
-        return self._log.read_text("utf-8", "replace")
+        """The end of what the servers have logged."""
+        return "\n".join(self._logged)[-20_000:]
 
     def start(self, config: Path, data_dir: Path, environ: Mapping[str, str]) -> None:
         """Start a server and wait until it listens.
@@ -130,11 +135,6 @@ class Forge:
             self.send_signal(signal.SIGKILL)
             self.wait()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._said.put(line.rstrip("\n"))
-
     def _next(self, wanted: str, timeout: float = DEADLINE) -> str:
         try:
             said = self._said.get(timeout=timeout)
@@ -143,6 +143,11 @@ class Forge:
         word, _, rest = said.partition(" ")
         assert word == wanted, f"{said!r} instead of {wanted!r}; it logged:\n{self.stderr()}"
         return rest
+
+
+def _read_lines(stream: IO[str], take: Callable[[str], None]) -> None:
+    for line in stream:
+        take(line.rstrip("\n"))
 
 
 def run_forge() -> None:

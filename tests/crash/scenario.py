@@ -18,7 +18,7 @@ NOTHING: Any = {"type": "object", "properties": {}, "additionalProperties": Fals
 
 def function(name: str, *parameters: str, **options: Any) -> Any:
     """A function tool whose parameters are texts."""
-    schema = {**NOTHING, "properties": {key: CITY for key in parameters}, "required": list(parameters)}
+    schema = {**NOTHING, "properties": dict.fromkeys(parameters, CITY), "required": list(parameters)}
     return {"type": "function", "name": name, "description": name, "parameters": schema, **options}
 
 
@@ -123,7 +123,11 @@ def check_requests(requests: list[Recorded], final: Seen) -> None:
     said = [text_of(item) for item in final.items if kind_of(item) == "assistant" and whole(item)]
     torn = {text_of(item) for item in final.items if item["turn_id"] in finished and not whole(item)}
     shown = [
-        [content_text(entry["content"]) for entry in request.body["input"] if entry.get("role") == "assistant"]
+        [
+            content_text(entry["content"])
+            for entry in request.body["input"]
+            if entry.get("role") == "assistant"
+        ]
         for request in requests
     ]
     for texts in shown:

@@ -22,9 +22,7 @@ SWEEPS = ("purge_deleted", "forget_")
 
 
 @pytest.fixture(scope="session")
-def points(
-    started_forge: Forge, started_model: Model, tmp_path_factory: pytest.TempPathFactory
-) -> list[str]:
+def points(started_forge: Forge, started_model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Every fault point that an undisturbed scenario reaches, with the number of the time."""
     home = tmp_path_factory.mktemp("points")
     started_model.renew()

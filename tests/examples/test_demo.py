@@ -1,4 +1,4 @@
-"""The demo as its reader runs it: it starts a server, plays six acts and leaves nothing behind."""
+"""The demo as its reader runs it: it starts a server, plays seven acts and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ ACTS = [
     "3. Another process",
     "4. A bad argument",
     "5. A lost connection",
-    "6. The chain of ids",
+    "6. A killed server",
+    "7. The chain of ids",
 ]
 
 
@@ -72,10 +73,11 @@ def started_demo(temporary: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def server_process(printed: str) -> int:
-    match = re.search(r"perdure serve, process (\d+), listens on http://127\.0\.0\.1:\d+", printed)
-    assert match is not None, printed
-    return int(match[1])
+def server_processes(printed: str) -> list[int]:
+    """The first server, and the one after the kill if the demo came so far."""
+    processes = [int(number) for number in re.findall(r"perdure serve, process (\d+), ", printed)]
+    assert processes, printed
+    return processes
 
 
 def is_running(process_id: int) -> bool:
@@ -100,7 +102,7 @@ def test_every_claim_of_the_demo_holds(kept: tuple[subprocess.CompletedProcess[s
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in ACTS] == ACTS
     assert "✗" not in done.stdout
-    assert re.search(r"^18 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^23 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
 
 
 def test_the_demo_shows_events_calls_and_the_chain(
@@ -115,14 +117,19 @@ def test_the_demo_shows_events_calls_and_the_chain(
         rf"│ owed call_{identifier}: lookup_order",
         r"function_call \(failed\) lookup_order {\"order_id\": \"A1042\"}",
         r"✂ Connection error\.",
-        rf"└── turn turn_{identifier}\n    ├── user: What is a session\?",
+        r"☠ kill -9 \d+\n",
+        r"  · assistant \(incomplete\): Dear customer, we have looked up your order B-2077",
+        rf"└── turn turn_{identifier}\n    ├── user: Write a letter about B-2077\.",
         rf"fco_{identifier}  call_{identifier}",
     ):
         assert re.search(pattern, printed), f"{pattern} is not in\n{printed}"
 
 
-def test_the_server_ends_with_the_demo(kept: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    assert not is_running(server_process(kept[0].stdout))
+def test_the_servers_end_with_the_demo(kept: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    first, second = server_processes(kept[0].stdout)
+    assert first != second
+    assert not is_running(first)
+    assert not is_running(second)
 
 
 def test_a_kept_directory_is_named_and_can_be_served(
@@ -136,19 +143,27 @@ def test_a_kept_directory_is_named_and_can_be_served(
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+    ("number", "status", "moment"),
+    [
+        (signal.SIGINT, 130, "requires_action"),
+        (signal.SIGTERM, 143, "requires_action"),
+        (signal.SIGINT, 130, "kill -9"),
+    ],
+    ids=["ctrl-c", "sigterm", "ctrl-c between two servers"],
 )
-def test_a_stopped_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
+def test_a_stopped_demo_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, status: int, moment: str
+) -> None:
     with started_demo(tmp_path) as demo:
         assert demo.stdout is not None
         printed = ""
         for line in demo.stdout:
             printed += line
-            if "requires_action" in line:
+            if moment in line:
                 demo.send_signal(number)
                 demo.send_signal(number)
         assert demo.wait(TIMEOUT) == status, printed
-    assert not is_running(server_process(printed))
+    assert not any(map(is_running, server_processes(printed)))
     assert list(tmp_path.iterdir()) == []
     assert "Traceback" not in printed
 
@@ -168,7 +183,7 @@ def test_help_says_what_the_demo_does(tmp_path: Path) -> None:
     done = run_demo(tmp_path, "--help")
     assert done.returncode == 0
     assert "--keep" in done.stdout
-    assert "six acts" in done.stdout
+    assert "seven acts" in done.stdout
 
 
 def test_the_minimal_example_looks_an_order_up(tmp_path: Path) -> None:

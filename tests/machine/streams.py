@@ -100,7 +100,6 @@ class Follower:
         self._ids: set[str] = set()
         self._outputs: dict[str, int] = {}
         self._parts = Parts()
-        self.parts_are_whole = True
         self._from_start = base is None
         self._taken = 0
 
@@ -124,9 +123,13 @@ class Follower:
         assert event["event_id"] not in self._ids, "a repeated event_id"
         self._ids.add(event["event_id"])
         kind = event["type"].removeprefix(PREFIX)
+        if not is_told(event):
+            self._parts.apply(kind, event)
+            return
+        self._said.append(event)
         if "session" in event:
+            check_session(event["session"])
             self.session = event["session"]
-            self._check_session(event["session"])
         elif "turn" in event:
             assert event["turn"]["id"] == event["turn_id"]
             known = self.turns.get(event["turn_id"])
@@ -134,10 +137,6 @@ class Follower:
                 self.turns[event["turn_id"]] = event["turn"]
         elif "item" in event:
             self._apply_item(kind, event)
-        elif kind != "error":
-            self._parts.apply(kind, event)
-            return
-        self._said.append(event)
 
     def _apply_item(self, kind: str, event: Json) -> None:
         item = event["item"]
@@ -158,9 +157,6 @@ class Follower:
         expected = self._outputs.get(event["turn_id"], 0)
         assert event["output_index"] == expected, f"expected output_index {expected}"
         self._outputs[event["turn_id"]] = expected + 1
-
-    def _check_session(self, session: Json) -> None:
-        check_session(session)
 
     # ---- held against a world
 
@@ -322,6 +318,11 @@ def check_session(session: Json) -> None:
             pass
         case other:
             raise AssertionError(f"status {other}")
+
+
+def is_told(event: Json) -> bool:
+    """Whether the world tells of this event: of all but parts and deltas."""
+    return event["type"] == "error" or any(name in event for name in ("session", "turn", "item"))
 
 
 def numbered(event: Json, seen: Observed) -> tuple[Any, ...]:

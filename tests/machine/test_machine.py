@@ -68,6 +68,7 @@ class SessionMachine(RuleBasedStateMachine):
     """`server` is set by the test that runs the machine."""
 
     server: ServerProcess
+    failures = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,6 +122,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert first["id"] == again["id"]
             life.id = first["id"]
         self.lives[slot] = life
+        life.log.append(f"created with {text!r}" + (" and a stream" if stream else ""))
         life.witness = life.follow()
         return life
 
@@ -196,7 +198,9 @@ class SessionMachine(RuleBasedStateMachine):
         life = self.life(slot)
         closed = [gate for gate in life.gates if gate not in self.service.released]
         if closed:
-            self.service.release(closed[which % len(closed)])
+            gate = closed[which % len(closed)]
+            life.log.append(f"gate {gate} opens")
+            self.service.release(gate)
             life.rested = False
             life.hasty += 1
         self.done(life, settle)
@@ -224,6 +228,7 @@ class SessionMachine(RuleBasedStateMachine):
             if life.visitor is not None:
                 life.visitor.reader.close()
             life.visitor = life.follow()
+            life.log.append("a visitor")
             life.rested = False
         self.done(life, settle)
 
@@ -247,6 +252,7 @@ class SessionMachine(RuleBasedStateMachine):
                 reader.close()
                 assert reader.error is None, f"a stream broke at the end: {reader.error!r}"
         for life in living:
+            life.log.append("killed" if kill else "stopped")
             life.close()
             life.crash()
         self.service.client.close()
@@ -283,8 +289,17 @@ class SessionMachine(RuleBasedStateMachine):
         with ThreadPoolExecutor(len(bodies)) as pool:
             return list(pool.map(lambda body: self.service.client.post(path, json=body), bodies))
 
+    def tell(self, living: list[Life]) -> None:
+        """What was done, at the first failure: a failure by a race may not come again."""
+        type(self).failures += 1
+        if self.failures == 1:
+            for life in living:
+                print(f"--- {life.id}", *life.log, sep="\n")
+
     def teardown(self) -> None:
         living = [life for life in (*self.lives, *self.past) if life is not None]
+        if self.broken:
+            self.tell(living)
         try:
             for life in living:
                 for gate in life.gates:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from perdure import __version__
-from perdure.api import agents, errors, events, history, later, replay_stream, sessions, status
+from perdure.api import activity, agents, errors, events, history, later, replay_stream, sessions, status
 from perdure.api.gate import Gate
 from perdure.api.services import open_services
 from perdure.config.settings import Settings
@@ -36,7 +36,7 @@ def create_app(settings: Settings, *, bootstrap_key: str | None = None) -> FastA
     errors.install(app)
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.
-    for module in (status, later, replay_stream, events, history, sessions, agents):
+    for module in (status, later, activity, replay_stream, events, history, sessions, agents):
         app.router.routes.extend(module.routes.routes)
     app.add_middleware(Gate)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +16,8 @@ from perdure.store.engine import StoreError
 from perdure.store.locked import SessionGone
 from perdure.wire.errors import ApiError, ErrorEnvelope, NotFound, ServiceUnavailable
 from perdure.wire.validation import invalid_request
+
+log = logging.getLogger(__name__)
 
 # What every route may answer besides its success; kept in the OpenAPI document.
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -76,8 +78,8 @@ def install(app: FastAPI) -> None:
         return error_response(NotFound())
 
     @app.exception_handler(StoreError)
-    @app.exception_handler(SQLAlchemyError)
     async def _store(_request: Request, error: Exception) -> Response:
+        log.error("the storage failed: %s", error)
         return error_response(ServiceUnavailable("The storage cannot be used now. Try again shortly."))
 
     @app.exception_handler(HTTPException)

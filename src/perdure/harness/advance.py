@@ -15,6 +15,7 @@ from perdure.harness.conversation import Conversation
 from perdure.harness.deps import Deps
 from perdure.harness.step import Step
 from perdure.store.boundary import Boundary, Failure, claim
+from perdure.store.engine import StoreError
 from perdure.store.history import load_items
 from perdure.store.locked import Fenced, SessionGone
 from perdure.store.steps import Spent, abandon_step
@@ -60,11 +61,11 @@ async def advance(
 async def _step(
     deps: Deps, boundary: Boundary, conversation: Conversation, arrived: asyncio.Event
 ) -> Boundary:
-    """One step; a bug of ours fails the turn, never the session."""
+    """One step; a bug of ours fails the turn, never the session, and a failing database neither."""
     assert boundary.turn is not None
     try:
         return await Step(deps, boundary, conversation, arrived).run()
-    except (Fenced, SessionGone):
+    except (Fenced, SessionGone, StoreError):
         raise
     except Exception:
         log.exception("a step of turn %s failed", boundary.turn.id)

@@ -44,13 +44,15 @@ class Subscription:
         self._limit = limit
         self._frames: deque[Frame] = deque()
         self._size = 0
+        self._seq = 0
         self._ready = asyncio.Event()
         self._ended = False
 
     # ---- the hub's side
 
     def push_event(self, frame: EventFrame) -> None:
-        if self._ended:
+        # A commit can be read before it is announced: the snapshot may already tell of this event.
+        if self._ended or 0 < frame.seq <= self._seq:
             return
         self._frames.append(frame)
         self._grow(len(frame.encoded(False)))
@@ -85,9 +87,10 @@ class Subscription:
     def attach(self, seq: int, in_progress: Iterable[str]) -> None:
         """Continue from a snapshot taken at `seq` in which the items `in_progress` were being written.
 
-        Drops what the snapshot already tells: stored events up to `seq`, and deltas of items that
-        it shows as finished.
+        Drops what the snapshot already tells: stored events up to `seq`, whether they have arrived
+        or are still to come, and deltas of items that it shows as finished.
         """
+        self._seq = seq
         writing = set(in_progress)
         kept: deque[Frame] = deque()
         for frame in self._frames:

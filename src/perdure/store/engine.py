@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import orjson
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from perdure.config.faults import reach
@@ -37,6 +39,8 @@ T = TypeVar("T")
 
 BATCH = 256
 READERS = 4
+# A full disk, a failing one, a lock that is not given back: through the driver and through SQLAlchemy.
+UNUSABLE = (sqlite3.OperationalError, OperationalError)
 
 
 class StoreError(Exception):
@@ -46,7 +50,8 @@ class StoreError(Exception):
 class Store(Protocol):
     """Runs store functions in transactions.
 
-    `write` resolves after COMMIT and re-raises what the function raised, with nothing written.
+    `write` resolves after COMMIT and re-raises what the function raised, with nothing written. Both
+    raise `StoreError` while the database itself cannot be used (a full disk); trying again may work.
     `announce` receives what committed operations announced, in commit order.
     """
 
@@ -140,6 +145,15 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
+def _translated(error: BaseException) -> BaseException:
+    """What the database cannot do now (full, locked, gone) as an error of ours; the rest as it is."""
+    if isinstance(error, sqlite3.OperationalError | OperationalError):
+        wrapped = StoreError(f"The database failed: {error}")
+        wrapped.__cause__ = error
+        return wrapped
+    return error
+
+
 def control(conn: Connection, statement: str) -> None:
     """Transaction control, which the driver leaves to us."""
     conn.connection.driver_connection.execute(statement)  # type: ignore[union-attr]
@@ -231,9 +245,12 @@ class SqliteStore:
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._loop.run_in_executor(
-            self._readers, self._read, lambda c: query(c, *args, **kwargs)
-        )
+        try:
+            return await self._loop.run_in_executor(
+                self._readers, self._read, lambda c: query(c, *args, **kwargs)
+            )
+        except UNUSABLE as error:
+            raise _unusable(error) from error
 
     async def close(self) -> None:
         """Finish queued writes, close every connection, release the lock."""
@@ -260,6 +277,8 @@ class SqliteStore:
         control(connection, "BEGIN")
         try:
             return query(connection)
+        except (sqlite3.OperationalError, OperationalError) as error:
+            raise _translated(error) from error
         finally:
             control(connection, "COMMIT")
 
@@ -304,11 +323,13 @@ class SqliteStore:
                 for operation in batch:
                     reach(f"{operation.name}:after-commit")
             except BaseException:
-                control(connection, "ROLLBACK")
+                # A full disk has ended the transaction already.
+                if connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+                    control(connection, "ROLLBACK")
                 raise
         except Exception as error:
             alone = len(batch) == 1 and batch[0].error is error
-            if not alone:
+            if not alone and not isinstance(error, UNUSABLE):
                 log.exception("a group commit of %d operations failed", len(batch))
             for operation in batch:
                 operation.error = operation.error or error
@@ -343,7 +364,16 @@ class SqliteStore:
             future = operation.future
             if future.cancelled():
                 continue
-            if operation.error is not None:
+            if isinstance(operation.error, UNUSABLE):
+                error = _unusable(operation.error)
+                error.__cause__ = operation.error
+                future.set_exception(error)
+            elif operation.error is not None:
                 future.set_exception(operation.error)
             else:
                 future.set_result(operation.result)
+
+
+def _unusable(error: Exception) -> StoreError:
+    log.error("the database cannot be used: %s", error)
+    return StoreError(f"The database cannot be used: {error}")

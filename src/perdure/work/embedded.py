@@ -63,6 +63,10 @@ class EmbeddedWork:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def owns(self, session_id: str) -> bool:
+        """Whether this process runs the session now."""
+        return session_id in self._runs
+
     async def stop(self) -> None:
         """Hand sessions back at their next step boundary; what takes too long is repeated later."""
         self._draining = True
