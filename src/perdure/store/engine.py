@@ -145,15 +145,6 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _translated(error: BaseException) -> BaseException:
-    """What the database cannot do now (full, locked, gone) as an error of ours; the rest as it is."""
-    if isinstance(error, sqlite3.OperationalError | OperationalError):
-        wrapped = StoreError(f"The database failed: {error}")
-        wrapped.__cause__ = error
-        return wrapped
-    return error
-
-
 def control(conn: Connection, statement: str) -> None:
     """Transaction control, which the driver leaves to us."""
     conn.connection.driver_connection.execute(statement)  # type: ignore[union-attr]
@@ -277,8 +268,6 @@ class SqliteStore:
         control(connection, "BEGIN")
         try:
             return query(connection)
-        except (sqlite3.OperationalError, OperationalError) as error:
-            raise _translated(error) from error
         finally:
             control(connection, "COMMIT")
 
