@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -73,6 +74,7 @@ class ServerProcess:
         self._arguments = tuple(arguments)
         self._environ = dict(environ or {})
         self._process: subprocess.Popen[str] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._printed: list[str] = []
         self._log = data_dir.with_name(data_dir.name + ".stderr")
@@ -118,6 +120,7 @@ class ServerProcess:
                 encoding="utf-8",
                 start_new_session=True,  # so that the whole group can be ended
             )
+        self._guard = _end_with_this_process(self._process.pid)
         self._lines = queue.Queue()
         self._printed = []
         assert self._process.stdout is not None
@@ -227,10 +230,23 @@ class ServerProcess:
 
     def _end_group(self) -> None:
         process = self._started()
-        try:
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+
+
+def _end_with_this_process(group: int) -> subprocess.Popen[bytes]:
+    """A guard that ends the process group when this process dies without doing so itself."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"read -r _; kill -s KILL -- -{group}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _read_lines(stream: IO[str], lines: queue.Queue[str | None], printed: list[str]) -> None:

@@ -113,17 +113,16 @@ class Proxy:
     ) -> None:
         await self.stop()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = asyncio.current_task()
-        assert link is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = asyncio.create_task(self._connect(reader, writer))
         self._links.add(link)
-        try:
-            with contextlib.closing(writer), contextlib.suppress(OSError):
-                server = await asyncio.open_connection(*self.target)
-                with contextlib.closing(server[1]):
-                    await Link(self, (reader, writer), server).run()
-        finally:
-            self._links.discard(link)
+        link.add_done_callback(self._links.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            server = await asyncio.open_connection(*self.target)
+            with contextlib.closing(server[1]):
+                await Link(self, (reader, writer), server).run()
 
 
 class Link:

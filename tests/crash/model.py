@@ -94,6 +94,8 @@ class Model:
                 return answer(Text(STORY), delay=0.05)
             case "Hold":
                 return self._hold_on(calls)
+            case "Wait":
+                return self._held(Text("I have waited."))
             case _:
                 return answer(Text(f"You said: {topic}"))
 

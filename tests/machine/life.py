@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -410,5 +410,5 @@ def _report(worlds: list[World], problems: list[str], seen: Observed) -> str:
         turn = seen.turn_number.get(item["turn_id"])
         text = item.get("content") or item.get("name") or item.get("output") or item.get("error") or ""
         lines.append(f"item {number} (turn {turn}): {kind_of(item)} {item.get('status')} {text}")
-    lines.append(f"one world: {replace(worlds[0], said=())}")
+    lines += [f"accepted and not applied: {inbox}" for inbox in {world.inbox for world in worlds}]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ import httpx2
 
 from .observed import Json, Observed, text_of
 from .rules import ENDED, World
+from .script import ASYNC
 
 PREFIX = "agent.session."
 STREAM_TIMEOUT = 30.0
@@ -207,7 +208,9 @@ class Follower:
         assert session is not None
         names = ["status"]
         if world.status != "in_progress":
-            names += ["required_actions", "usage", "last_active_at"]
+            names += ["required_actions", "usage"]
+        if world.status == "idle":
+            names.append("last_active_at")
         for name in names:
             if session[name] != seen.session[name]:
                 return f"{name} by events: {session[name]}, read: {seen.session[name]}"
@@ -306,8 +309,7 @@ class Parts:
 def check_session(session: Json) -> None:
     """What every session must satisfy by itself."""
     actions = session["required_actions"]
-    reported = {tool["name"] for tool in session["agent"]["tools"] if tool.get("async")} | {"report"}
-    blocking = [action for action in actions if action["name"] not in reported]
+    blocking = [action for action in actions if action["name"] not in ASYNC]
     assert len({action["call_id"] for action in actions}) == len(actions), session
     match session["status"]:
         case "requires_action":

@@ -7,6 +7,8 @@ requests race with the server's own progress, it predicts all that may be.
 from __future__ import annotations
 
 import random
+import sys
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from tests.server import ServerProcess, scripted_config
 
-from .life import Life, Service, cancel, say
+from .life import Life, Service, cancel, say, wait_for
 from .rules import Result, World
 from .script import (
     BREAKERS,
@@ -36,6 +38,8 @@ from .streams import Follower, Reader
 SLOTS = 3
 HASTY = 3
 """Requests to one session without waiting for it in between."""
+RESTARTS = 2
+"""Restarts in one example: they take the most time."""
 TIMEOUT = 30.0
 
 slots = st.integers(0, SLOTS - 1)
@@ -75,7 +79,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.lives: list[Life | None] = [None] * SLOTS
         self.past: list[Life] = []
         self.broken = True
-        self.keys = 0
+        self.keys = self.restarts = 0
         self.service = Service(*self.connect(), self.server.config.parent / "gates")
 
     def connect(self) -> tuple[httpx2.Client, httpx2.Client]:
@@ -110,10 +114,10 @@ class SessionMachine(RuleBasedStateMachine):
             body["stream"] = True
             reader = Reader(self.service.client, "POST", "/agents/sessions", body, **key)
             assert reader.status == 201
-            while not (events := reader.events):
-                assert not reader.ended, reader.error
-            assert events[0]["type"] == "agent.session.created"
-            life.id = events[0]["session"]["id"]
+            wait_for(lambda: bool(reader.events) or reader.ended, "the creation stream says nothing")
+            created = reader.events[0]
+            assert created["type"] == "agent.session.created"
+            life.id = created["session"]["id"]
             life.creation = Follower(reader, None)
         else:
             made = [self.service.client.post("/agents/sessions", json=body, headers=key) for _ in range(2)]
@@ -238,12 +242,13 @@ class SessionMachine(RuleBasedStateMachine):
         self.life(slot).inspect()
         self.broken = False
 
-    @precondition(lambda self: any(self.lives))
+    @precondition(lambda self: self.restarts < RESTARTS)
     @rule(kill=st.booleans(), settle=patience)
     def restart(self, kill: bool, settle: bool) -> None:
         self.broken = True
         living = [life for life in (*self.lives, *self.past) if life is not None and not life.deleted]
         followers = [each.reader for life in living for each in life.followers]
+        self.restarts += 1
         if kill:
             self.server.kill()
         else:
@@ -292,23 +297,26 @@ class SessionMachine(RuleBasedStateMachine):
     def tell(self, living: list[Life]) -> None:
         """What was done, at the first failure: a failure by a race may not come again."""
         type(self).failures += 1
-        if self.failures == 1:
+        if type(self).failures == 1:
+            print(*traceback.format_exception_only(sys.exception()))
             for life in living:
                 print(f"--- {life.id}", *life.log, sep="\n")
 
     def teardown(self) -> None:
         living = [life for life in (*self.lives, *self.past) if life is not None]
-        if self.broken:
-            self.tell(living)
         try:
             for life in living:
                 for gate in life.gates:
                     self.service.release(gate)
                 life.rested = False
             if not self.broken:
+                self.broken = True
                 for life in living:
                     life.inspect()
+                self.broken = False
         finally:
+            if self.broken:
+                self.tell(living)
             for life in living:
                 life.close()
             self.service.client.close()
@@ -342,7 +350,7 @@ def test_sessions_live_by_the_rules(machine_server: ServerProcess, request: pyte
             database=None,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate, Phase.shrink),
+            phases=(Phase.generate, Phase.shrink) if long else (Phase.generate,),
             print_blob=False,
         ),
     )

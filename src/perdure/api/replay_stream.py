@@ -86,7 +86,7 @@ async def _stretches(
             read_events, session_id, caller.project_id, stretch.reached, snapshot.seq, STRETCH
         )
     # Text of items that began behind the cursor and are still being written.
-    frames = SnapshotFrames(services.hub, session_id)
+    frames = SnapshotFrames(services.hub, session_id, snapshot.seq)
     for item in snapshot.unfinished:
         if item.id in added:
             frames.text_so_far(item, subscription)

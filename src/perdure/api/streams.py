@@ -131,7 +131,7 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
     session_id = subscription.session_id
     hub.note_last(session_id, event_id(session_id, snapshot.seq))
     subscription.attach(snapshot.seq, [item.id for item in snapshot.unfinished])
-    say = SnapshotFrames(hub, session_id)
+    say = SnapshotFrames(hub, session_id, snapshot.seq)
     session = snapshot.session
     match session.status:
         case "failed":
@@ -148,12 +148,13 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
 
 
 class SnapshotFrames:
-    """Collects frames that are made for one reader; their ids follow that of the last stored event."""
+    """Collects frames that are made for one reader; their ids follow that of the stored event at `seq`."""
 
-    def __init__(self, hub: Hub, session_id: str) -> None:
+    def __init__(self, hub: Hub, session_id: str, seq: int) -> None:
         self.frames: list[Frame] = []
         self._hub = hub
         self._session_id = session_id
+        self._seq = seq
 
     def session(self, kind: type[wire.SessionStateEvent], session: Session) -> None:
         self._say(kind, session=session)
@@ -205,7 +206,7 @@ class SnapshotFrames:
         self._say(kind, **where, **fields)
 
     def _say(self, kind: Callable[..., wire.Event], **fields: object) -> None:
-        event = kind(event_id=self._hub.live_id(self._session_id), **fields)
+        event = kind(event_id=self._hub.live_id(self._session_id, self._seq), **fields)
         self.frames.append(EventFrame(0, event))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli import keys, sessions
+from perdure.cli import db, keys, sessions
 from perdure.cli.configuration import show_configuration
 from perdure.cli.doctor import examine
 from perdure.cli.options import WRONG_USAGE, ConfigFile, Database, DataDir, effective_settings, fail
@@ -76,6 +76,7 @@ def show_version() -> None:
 app.command("config")(show_configuration)
 app.command("doctor")(examine)
 app.add_typer(keys.commands, name="keys")
+app.add_typer(db.commands, name="db")
 app.add_typer(sessions.commands, name="sessions")
 
 if __name__ == "__main__":

@@ -35,6 +35,13 @@ def encode(event: Event) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (type_of(event).encode(), encode_json(event))
 
 
+def named_behind(event_id: str, seq: int) -> str:
+    """The id of an event that is not stored, moved behind the stored one `seq` if that is later."""
+    head, _, tail = event_id.rpartition("_")
+    before, mark, own = tail.partition("d")
+    return event_id if int(before) >= seq else f"{head}_{seq}{mark}{own}"
+
+
 @dataclass(slots=True)
 class EventFrame:
     """A stored event on its way out; `seq` is its place in the session's sequence (0: a snapshot's)."""
@@ -47,6 +54,11 @@ class EventFrame:
         if self._encoded is None:
             self._encoded = encode(self.event)
         return self._encoded
+
+    def named_behind(self, seq: int) -> EventFrame:
+        """The frame of an event that is not stored, under a name that stands for `seq` or later."""
+        name = named_behind(self.event.event_id, seq)
+        return EventFrame(0, self.event.model_copy(update={"event_id": name}))
 
 
 DeltaKind = Literal["output_text", "reasoning_summary_text"]
@@ -111,6 +123,10 @@ class DeltaFrame:
 
     def merged(self, later: DeltaFrame) -> DeltaFrame:
         return DeltaFrame(self.part, later.event_id, self.text + later.text)
+
+    def named_behind(self, seq: int) -> DeltaFrame:
+        """The frame under a name that stands for the stored event `seq` or a later one."""
+        return DeltaFrame(self.part, named_behind(self.event_id, seq), self.text)
 
     @property
     def size(self) -> int:

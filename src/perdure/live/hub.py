@@ -12,6 +12,7 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from perdure.live.frames import DeltaFrame, EventFrame, Frame, LivePart, encode
 from perdure.wire.errors import ErrorBody
@@ -30,6 +31,8 @@ from perdure.wire.items import SummaryText
 _PROCESS = secrets.token_hex(3)
 _live_events = itertools.count(1)
 
+F = TypeVar("F", EventFrame, DeltaFrame)
+
 
 class Subscription:
     """One reader's bounded buffer. Created by `Hub.subscribe`; read with `next_batch`."""
@@ -45,6 +48,8 @@ class Subscription:
         self._frames: deque[Frame] = deque()
         self._size = 0
         self._seq = 0
+        # Until a stored event behind the snapshot comes, live ones may be named after earlier ones.
+        self._at_start = False
         self._ready = asyncio.Event()
         self._ended = False
 
@@ -54,12 +59,14 @@ class Subscription:
         # A commit can be read before it is announced: the snapshot may already tell of this event.
         if self._ended or 0 < frame.seq <= self._seq:
             return
+        frame = self._named(frame)
         self._frames.append(frame)
         self._grow(len(frame.encoded(False)))
 
     def push_delta(self, frame: DeltaFrame) -> None:
         if self._ended:
             return
+        frame = self._named(frame)
         last = self._frames[-1] if self._frames else None
         if isinstance(last, DeltaFrame) and last.part is frame.part:
             self._frames[-1] = last.merged(frame)
@@ -77,10 +84,22 @@ class Subscription:
         self._size += size
         self._ready.set()
         if self._size > self._limit:
+            stored = (frame.seq for frame in self._frames if isinstance(frame, EventFrame) and frame.seq)
+            unread = next(stored, None)
+            told = self._hub.live_id(self.session_id, None if unread is None else unread - 1)
             self._frames.clear()
-            self._frames.append(EventFrame(0, _interrupted(self.session_id)))
+            self._frames.append(self._named(EventFrame(0, _interrupted(self.session_id, told))))
             self.end()
             self._hub.unsubscribe(self)
+
+    def _named(self, frame: F) -> F:
+        """A live event under a name that stands for what its reader knows, so that it is a cursor."""
+        if not self._at_start:
+            return frame
+        if isinstance(frame, EventFrame) and frame.seq:
+            self._at_start = False
+            return frame
+        return frame.named_behind(self._seq)
 
     # ---- the reader's side
 
@@ -90,7 +109,7 @@ class Subscription:
         Drops what the snapshot already tells: stored events up to `seq`, whether they have arrived
         or are still to come, and deltas of items that it shows as finished.
         """
-        self._seq = seq
+        self._seq, self._at_start = seq, True
         writing = set(in_progress)
         kept: deque[Frame] = deque()
         for frame in self._frames:
@@ -98,10 +117,10 @@ class Subscription:
                 if isinstance(frame.event, ItemAdded) and frame.event.item.id is not None:
                     self.added.add(frame.event.item.id)
                 if frame.seq > seq or frame.seq == 0:
-                    kept.append(frame)
+                    kept.append(self._named(frame))
                     writing |= self.added
             elif frame.part.item_id in writing:
-                kept.append(frame)
+                kept.append(self._named(frame))
         self._frames = kept
         if not kept and not self._ended:
             self._ready.clear()
@@ -267,9 +286,13 @@ class Hub:
         """The stored event a subscriber's snapshot stands at: later live events are named after it."""
         self._last.setdefault(session_id, event_id)
 
-    def live_id(self, session_id: str) -> str:
-        """A unique id for an event that is not stored: that of the stored event before it, and a suffix."""
-        before = self._last.get(session_id) or f"evt_{session_id[-16:]}_0"
+    def live_id(self, session_id: str, seq: int | None = None) -> str:
+        """A unique id for an event that is not stored: that of the stored event before it, and a suffix.
+
+        That event is the one at `seq`, or the last one published.
+        """
+        last = self._last.get(session_id) if seq is None else None
+        before = last or f"evt_{session_id[-16:]}_{seq or 0}"
         return f"{before}d{next(_live_events):x}{_PROCESS}"
 
     def close_session(self, session_id: str) -> None:
@@ -286,12 +309,12 @@ class Hub:
                 subscription.end()
 
 
-def _interrupted(session_id: str) -> SessionError:
+def _interrupted(session_id: str, event_id: str) -> SessionError:
     message = (
         "The stream was read too slowly and is interrupted. Open a new one and read the session's state."
     )
     return SessionError(
-        event_id=f"evt_{session_id[-16:]}_interrupted",
+        event_id=event_id,
         session_id=session_id,
         error=ErrorBody(type="server_error", code="stream_interrupted", message=message, param=None),
     )
