@@ -8,7 +8,7 @@ from fastapi import Query, Response
 
 from perdure.api.access import UseCaller, UsePage, UseServices, page_response
 from perdure.api.routing import router
-from perdure.store.accept import accept
+from perdure.store.accept import accept_once
 from perdure.store.pages import Rows
 from perdure.store.running import SessionActivity, list_activity
 from perdure.wire.inputs import CancelInput
@@ -44,5 +44,5 @@ async def activity(
 async def stop(services: UseServices, caller: UseCaller, session_id: str) -> Response:
     """Cancel what a session does and drop what it still holds; the session itself stays."""
     event = CancelInput(type="agent.session.input.cancel")
-    await services.store.write(accept, session_id, caller.project_id, [event])
+    await services.store.write(accept_once, None, session_id, caller.project_id, [event])
     return Response(status_code=202)

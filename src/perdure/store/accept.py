@@ -28,14 +28,12 @@ from perdure.wire.inputs import (
 )
 
 
-def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]) -> None:
+def accept(tx: Tx, session: LockedSession, batch: Sequence[InputEvent]) -> None:
     """Admit a batch of input events and wake the session's owner, if it has something to do.
 
     Raises:
-        SessionGone: no such session in the project.
         InvalidRequest, Conflict, NotFound: one of the events cannot be admitted; nothing was.
     """
-    session = LockedSession.lock(tx, session_id, project_id=project_id)
     if not batch:
         return
     if session.status == "failed":
@@ -43,18 +41,24 @@ def accept(tx: Tx, session_id: str, project_id: str, batch: Sequence[InputEvent]
     admission = _Admission(session)
     for index, event in enumerate(batch):
         admission.admit(event, f"events[{index}]")
-    if not admission.effective:
+    if not admission.effective and not admission.settled:
         return
     session.touch()
     session.save()
-    tx.announcements.append(Woken(session_id))
+    if admission.effective:
+        tx.announcements.append(Woken(session.id))
 
 
 def accept_once(
     tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, batch: Sequence[InputEvent]
 ) -> None:
-    """`accept` under an idempotency key; a repeated batch has no effect and wakes nobody."""
-    run_once(tx, key, lambda: accept(tx, session_id, project_id, batch), session_id=session_id)
+    """`accept` under an idempotency key; a repeated batch has no effect and wakes nobody.
+
+    Raises:
+        SessionGone: no such session in the project.
+    """
+    session = LockedSession.lock(tx, session_id, project_id=project_id)
+    run_once(tx, key, lambda: accept(tx, session, batch), session_id=session_id)
 
 
 def start_turn(session: LockedSession, messages: Sequence[UserMessageInput]) -> TurnRow:
@@ -74,12 +78,24 @@ def add_user_item(session: LockedSession, turn: TurnRow, message: dict[str, obje
     session.say_item_added(session.insert_item(turn, "message", data, status="completed"))
 
 
+def drop_calls(session: LockedSession, calls: Sequence[CallRow]) -> None:
+    """Calls whose results can no longer be used: their turn is over, or they were given up."""
+    for call in calls:
+        session.update_call(call, state="dropped")
+        item = session.item(call.item_id)
+        if item.status == "in_progress":
+            session.say_item_done(session.update_item(item, status="incomplete"))
+        else:
+            session.changed[item.id] = item
+
+
 class _Admission:
     """Admits the events of one batch in order, each against the state the ones before it leave."""
 
     def __init__(self, session: LockedSession) -> None:
         self.session = session
         self.effective = False
+        self.settled = False
         self._cancelling = any(row["kind"] == "cancel" for row in session.inbox())
 
     def admit(self, event: InputEvent, param: str) -> None:
@@ -97,7 +113,7 @@ class _Admission:
 
     def _message(self, event: MessageInput) -> None:
         session = self.session
-        if session.row["turn_id"] is None and not self._cancelling:
+        if session.row["turn_id"] is None:
             start_turn(session, event.input)
         else:
             for message in event.input:
@@ -106,11 +122,17 @@ class _Admission:
 
     def _cancel(self) -> None:
         session = self.session
-        if session.row["turn_id"] is None and not session.calls("open"):
+        if session.row["turn_id"] is not None:
+            session.queue_input("cancel", {})
+            self._cancelling = True
+            self.effective = True
             return
-        session.queue_input("cancel", {})
-        self._cancelling = True
-        self.effective = True
+        # An idle session has no owner: what it still holds is dropped here and now.
+        held = session.calls("open")
+        drop_calls(session, held)
+        if held:
+            session.say_session(wire.SessionIdle)
+            self.settled = True
 
     def _tool_result(self, event: ToolResultInput, param: str) -> None:
         call = self.session.call(event.call_id)

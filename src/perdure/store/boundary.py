@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from perdure.store.accept import add_user_item
+from perdure.store.accept import add_user_item, drop_calls
 from perdure.store.locked import LockedSession
 from perdure.store.parts import close_item
 from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, TurnRow, item_row
@@ -102,7 +102,7 @@ def pass_boundary(
     rows = session.inbox()
     state: Literal["run", "waiting", "idle"]
     cancels = [row["pos"] for row in rows if row["kind"] == "cancel"]
-    if cancels:
+    if cancels and turn is not None:
         before = [row for row in rows if row["pos"] <= cancels[-1]]
         _cancel(session, turn, before)
         state, turn = _next_turn(session, [row for row in rows if row["pos"] > cancels[-1]])
@@ -215,14 +215,13 @@ def _apply_messages(session: LockedSession, turn: TurnRow, rows: Sequence[InboxR
     session.drop_inbox([row["pos"] for row in rows])
 
 
-def _cancel(session: LockedSession, turn: TurnRow | None, rows: Sequence[InboxRow]) -> None:
+def _cancel(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:
     """A cancel leaves nothing owed; what was accepted before it becomes history of the turn."""
-    if turn is not None:
-        _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
-        _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
-    _drop_calls(session, session.calls("open"))
-    session.drop_inbox([row["pos"] for row in rows])
-    if turn is not None and turn.status not in TERMINAL:
+    _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
+    _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
+    session.drop_inbox([row["pos"] for row in rows if row["kind"] == "cancel"])
+    drop_calls(session, session.calls("open"))
+    if turn.status not in TERMINAL:
         _end(session, session.update_turn(turn, status="cancelled", completed_us=session.tx.now_us))
 
 
@@ -230,7 +229,7 @@ def _finish(session: LockedSession, turn: TurnRow, ending: Ending) -> None:
     if isinstance(ending, Failure):
         # Asynchronous calls outlive their turn: a late result starts the next one.
         owed = [call for call in session.calls("open") if call.turn_id == turn.id and not call.is_async]
-        _drop_calls(session, owed)
+        drop_calls(session, owed)
         session.say_error(ending.code, ending.message)
         turn = session.update_turn(
             turn,
@@ -262,16 +261,6 @@ def _end(session: LockedSession, turn: TurnRow) -> None:
         "cancelled": wire.TurnCancelled,
     }
     session.say_turn(kinds[turn.status], turn)
-
-
-def _drop_calls(session: LockedSession, calls: Sequence[CallRow]) -> None:
-    for call in calls:
-        session.update_call(call, state="dropped")
-        item = session.item(call.item_id)
-        if item.status == "in_progress":
-            session.say_item_done(session.update_item(item, status="incomplete"))
-        else:
-            session.changed[item.id] = item
 
 
 def close_torn_items(session: LockedSession, turn: TurnRow) -> None:

@@ -137,8 +137,8 @@ class LockedSession:
 
     def drop_inbox(self, positions: Sequence[int]) -> None:
         for position in positions:
-            hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
-        self.row["inbox_count"] -= len(positions)
+            dropped = hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
+            self.row["inbox_count"] -= dropped
 
     def insert_turn(self) -> TurnRow:
         """A queued root turn under the newest configuration; it becomes the session's unfinished turn."""
