@@ -17,6 +17,8 @@ from .forge import Forge
 from .model import MODEL, STEERING, Model
 from .scenario import TOOLS, kind_of, whole
 
+pytestmark = pytest.mark.slow
+
 
 class Disk(Protocol):
     """Where the data directory is. `fill` takes the space away, `clear` gives it back."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from perdure.api.keyring import DEFAULT_PROJECT
 from perdure.store.engine import SqliteStore
@@ -19,6 +20,8 @@ from .database import FILE, query
 from .drive import DEADLINE, PAUSE, write_config
 from .forge import Forge
 from .model import MODEL, Model
+
+pytestmark = pytest.mark.slow
 
 TURNS = 1000
 

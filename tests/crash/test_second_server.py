@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .drive import DEADLINE, Drive
 from .forge import Forge
 from .model import MODEL, Model
 from .scenario import TOOLS, kind_of
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_second_server_is_refused_and_the_first_goes_on(forge: Forge, model: Model, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from .model import MODEL, Model
 from .scenario import TOOLS, check_scenario, kind_of, run_scenario, whole
 from .witness import text_of
 
+pytestmark = pytest.mark.slow
+
 HELD = ["user", "assistant", "function_call", "function_call_output", "assistant"]
 
 

@@ -153,7 +153,7 @@ def check_snapshot(events: list[Json], session: Json) -> None:
     """The first frames of a stream opened on a session that waits: what is owed, then the session."""
     kind = f"agent.session.{session['status']}"
     said = [event["type"] for event in events].index(kind)
-    calls = [event["item"]["call_id"] for event in events[:said]]
+    calls = [event["item"].get("call_id") for event in events[:said]]
     owed = [action["call_id"] for action in session["required_actions"]]
     assert calls == (owed if session["status"] == "requires_action" else [])
     assert events[said]["session"] == session

@@ -41,9 +41,7 @@ class Observed:
 
 def observe(client: httpx2.Client, session_id: str) -> Observed:
     path = f"/agents/sessions/{session_id}"
-    return Observed(
-        get(client, path), read_list(client, f"{path}/turns"), read_list(client, f"{path}/items")
-    )
+    return Observed(get(client, path), read_list(client, f"{path}/turns"), read_list(client, f"{path}/items"))
 
 
 def get(client: httpx2.Client, path: str, **params: Any) -> Json:
@@ -112,7 +110,9 @@ def difference(world: World, seen: Observed) -> str | None:
 def _turn_difference(turn: TurnState, shown: Json, seen: Observed) -> str | None:
     error = shown["error"]
     ended = turn.status in ENDED
-    counts = {turn.answers, turn.answers + 1} if turn.status == "cancelled" and turn.cut_off else {turn.answers}
+    counts = (
+        {turn.answers, turn.answers + 1} if turn.status == "cancelled" and turn.cut_off else {turn.answers}
+    )
     usages = [None if turn.uncounted else usage_of(count) for count in counts]
     facts = {
         "error": (error["code"] if error else None) == turn.error,

@@ -9,7 +9,7 @@ Turns, items and calls are numbers in the order in which they came to be.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from .script import ASYNC, FUNCTIONS, Call, Plan, play
@@ -122,14 +122,13 @@ class World:
     calls: tuple[CallState, ...] = ()
     inbox: tuple[tuple[str, Any], ...] = ()
     said: tuple[tuple[Any, ...], ...] = ()
-    _changed: bool = field(default=False, compare=False)
 
     def copy(self) -> World:
-        return replace(self, _changed=False)
+        return replace(self)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, each.name) for each in fields(self) if each.name != "_changed")
+        return tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def open_calls(self) -> tuple[int, ...]:
@@ -187,13 +186,16 @@ class World:
         match event:
             case Message():
                 self.accepted += event.texts
-                if self.current is None and not self.cancelling:
+                if self.current is None:
                     self._start_turn(event.texts)
                 else:
                     self.inbox += tuple(("message", text) for text in event.texts)
             case Cancel():
-                if self.current is not None or self.open_calls:
+                if self.current is not None:
                     self.inbox += (("cancel", None),)
+                elif self.open_calls:
+                    self._drop(self.open_calls)
+                    self._say("session", "idle", ())
             case Answer():
                 return self._admit_answer(event, param)
         return None
@@ -278,9 +280,7 @@ class World:
         for number, item in enumerate(self.items):
             if item.turn == turn and item.status == "in_progress" and item.kind in ("assistant", "reasoning"):
                 phase = "commentary" if plan.calls else "final_answer"
-                self._set_item(
-                    number, status="completed", phase=phase if item.kind == "assistant" else None
-                )
+                self._set_item(number, status="completed", phase=phase if item.kind == "assistant" else None)
                 self._say("done", number, "completed")
         for call in plan.calls:
             self._make_call(turn, call)
@@ -326,7 +326,8 @@ class World:
         cancels = [n for n, (kind, _) in enumerate(self.inbox) if kind == "cancel"]
         if cancels:
             before, self.inbox = self.inbox[: cancels[-1] + 1], self.inbox[cancels[-1] + 1 :]
-            self._cancel(before)
+            assert self.current is not None
+            self._cancel(before, self.current)
             self._next_turn()
         elif self.current is None or ending is not None:
             if self.current is not None and ending is not None:
@@ -364,9 +365,8 @@ class World:
 
     def _next_turn(self) -> None:
         if not self.inbox:
-            if self.status != "idle" or self._changed:
-                self.status = "idle"
-                self._say("session", "idle", self.open_calls)
+            self.status = "idle"
+            self._say("session", "idle", self.open_calls)
             return
         rows, self.inbox = self.inbox, ()
         turn = self._new_turn()
@@ -378,21 +378,12 @@ class World:
             self._say("session", "in_progress", self.open_calls)
         self._run(turn)
 
-    def _cancel(self, rows: Iterable[tuple[str, Any]]) -> None:
+    def _cancel(self, rows: Sequence[tuple[str, Any]], turn: int) -> None:
         """Nothing is owed any more; what was accepted before belongs to the cancelled turn."""
-        rows = list(rows)
-        if self.current is None:
-            self._drop(self.open_calls)
-            texts = tuple(text for kind, text in rows if kind == "message")
-            if not texts:
-                return
-            self._start_turn(texts)
-        else:
-            self._apply([row for row in rows if row[0] == "result"], self.current)
-            self._apply([row for row in rows if row[0] == "message"], self.current)
-            self._drop(self.open_calls)
-        assert self.current is not None
-        self._end(self.current, "cancelled")
+        self._apply([row for row in rows if row[0] == "result"], turn)
+        self._apply([row for row in rows if row[0] == "message"], turn)
+        self._drop(self.open_calls)
+        self._end(turn, "cancelled")
 
     def _finish(self, turn: int, ending: str) -> None:
         if ending == "completed":
@@ -468,7 +459,6 @@ class World:
         for number in calls:
             self._set_call(number, state="dropped")
             item = self.calls[number].item
-            self._changed = True
             if self.items[item].status == "in_progress":
                 self._set_item(item, status="incomplete")
                 self._say("done", item, "incomplete")
@@ -492,7 +482,6 @@ class World:
 
     def _add(self, kind: Any, turn: int, status: str, *, quiet: bool = False, **more: Any) -> int:
         self.items += (ItemState(turn, kind, status, **more),)
-        self._changed = True
         number = len(self.items) - 1
         if not quiet:
             self._say("added", number)
@@ -503,7 +492,6 @@ class World:
         self.turns = (*self.turns[:number], changed, *self.turns[number + 1 :])
 
     def _set_item(self, number: int, **changes: Any) -> None:
-        self._changed = True
         changed = replace(self.items[number], **changes)
         self.items = (*self.items[:number], changed, *self.items[number + 1 :])
 

@@ -24,7 +24,9 @@ class Reader:
     Frames are checked as they come: an `event:` line, one `data:` line of the same type, a blank line.
     """
 
-    def __init__(self, client: httpx2.Client, method: str, path: str, body: Json | None = None, **headers: str):
+    def __init__(
+        self, client: httpx2.Client, method: str, path: str, body: Json | None = None, **headers: str
+    ):
         request = client.build_request(method, path, json=body, headers=headers, timeout=STREAM_TIMEOUT)
         self._response = client.send(request, stream=True)
         self.status = self._response.status_code

@@ -18,7 +18,13 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.server import ServerProcess, scripted_config
 
 from .life import Life, Service, cancel, say, wait_for
@@ -48,7 +54,13 @@ words = st.one_of(
 )
 patience = st.sampled_from((True, True, True, False))
 results = st.sampled_from(
-    (Result(True, "7"), Result(True, "8"), Result(True), Result(False, None, "No."), Result(False, "9", "No."))
+    (
+        Result(True, "7"),
+        Result(True, "8"),
+        Result(True),
+        Result(False, None, "No."),
+        Result(False, "9", "No."),
+    )
 )
 aims = st.sampled_from(("call",) * 8 + ("unknown", "item", "turn", "wrong turn"))
 answers = st.tuples(st.integers(0, 9), results, aims)
@@ -327,7 +339,9 @@ class SessionMachine(RuleBasedStateMachine):
 def machine_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     home: Path = tmp_path_factory.mktemp("machine")
     (home / "gates").mkdir()
-    with ServerProcess(scripted_config(home, dict.fromkeys(MODELS, SCRIPT), SETTINGS), home / "data") as server:
+    with ServerProcess(
+        scripted_config(home, dict.fromkeys(MODELS, SCRIPT), SETTINGS), home / "data"
+    ) as server:
         yield server
 
 

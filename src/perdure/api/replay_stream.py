@@ -85,9 +85,15 @@ async def _stretches(
         stretch = await services.store.read(
             read_events, session_id, caller.project_id, stretch.reached, snapshot.seq, STRETCH
         )
-    # Text of items that began behind the cursor and are still being written.
+    # What is still being written: its text so far, behind an `item.added` of its own if it began
+    # before the cursor, since some of its deltas may be missing.
     frames = SnapshotFrames(services.hub, session_id, snapshot.seq)
     for item in snapshot.unfinished:
+        if item.type not in ("message", "reasoning"):
+            continue
         if item.id in added:
             frames.text_so_far(item, subscription)
+        else:
+            frames.item(item, subscription)
+    subscription.forget_beginning()
     yield frames.frames

@@ -54,7 +54,9 @@ FEATURES = {
         note="Stored events behind a cursor: GET /perdure/v1/sessions/{session_id}/events?after=, and "
         "after= or Last-Event-ID on the event stream.",
     ),
-    "idempotency": Feature(active=True, note="On every POST, with the Idempotency-Key header."),
+    "idempotency": Feature(
+        active=True, note="On every POST of the official API, with the Idempotency-Key header."
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,27 +75,38 @@ class EventStream(Response):
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send_frames(self, send: Send) -> None:
-        obfuscate = self._subscription.obfuscate
         if self._before is not None:
             async for earlier in self._before:
-                body = b"".join(frame.encoded(obfuscate) for frame in earlier)
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        batch: list[Frame] | None = self._first
-        while batch is not None:
-            chunks: list[bytes] = []
-            ended = False
-            for frame in batch:
-                chunks.append(frame.encoded(obfuscate))
-                if self._until is not None and isinstance(frame, EventFrame) and self._until(frame.event):
-                    ended = True
-                    break
-            if chunks:
-                await send({"type": "http.response.body", "body": b"".join(chunks), "more_body": True})
-            elif batch is not self._first:
-                await send({"type": "http.response.body", "body": KEEPALIVE, "more_body": True})
+                await _send_body(send, self._encode(earlier)[0])
+            self._before = None
+        # An idle stream lives long: it keeps nothing of what it began with.
+        batch, self._first = self._first, []
+        body, ended = self._encode(batch)
+        while True:
+            if body:
+                await _send_body(send, body)
             if ended:
                 return
-            batch = await self._subscription.next_batch(self._keepalive)
+            del batch, body
+            following = await self._subscription.next_batch(self._keepalive)
+            if following is None:
+                return
+            batch = following
+            del following
+            body, ended = self._encode(batch) if batch else (KEEPALIVE, False)
+
+    def _encode(self, batch: Sequence[Frame]) -> tuple[bytes, bool]:
+        """The frames as bytes, up to the one the stream ends with, and whether it does."""
+        chunks: list[bytes] = []
+        for frame in batch:
+            chunks.append(frame.encoded(self._subscription.obfuscate))
+            if self._until is not None and isinstance(frame, EventFrame) and self._until(frame.event):
+                return b"".join(chunks), True
+        return b"".join(chunks), False
+
+
+async def _send_body(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -144,6 +155,7 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
         case "in_progress":
             say.session(wire.SessionInProgress, session)
             say.items(snapshot, subscription)
+    subscription.forget_beginning()
     return say.frames
 
 
@@ -162,19 +174,22 @@ class SnapshotFrames:
     def items(self, snapshot: Snapshot, subscription: Subscription) -> None:
         """Items as they were added; those being written with their text so far."""
         for row in (*snapshot.messages, *snapshot.unfinished):
-            writing = row.type in ("message", "reasoning") and row.status == "in_progress"
-            shown = row.emptied() if writing else row
-            self._say(
-                wire.ItemAdded,
-                session_id=self._session_id,
-                turn_id=row.turn_id,
-                item=shown.resource,
-                output_index=row.output_index,
-            )
-            if writing:
-                if row.type == "message":
-                    self._part(wire.ContentPartAdded, row, content_index=0, part=OutputText(text=""))
-                self.text_so_far(row, subscription)
+            self.item(row, subscription)
+
+    def item(self, row: ItemRow, subscription: Subscription) -> None:
+        writing = row.type in ("message", "reasoning") and row.status == "in_progress"
+        shown = row.emptied() if writing else row
+        self._say(
+            wire.ItemAdded,
+            session_id=self._session_id,
+            turn_id=row.turn_id,
+            item=shown.resource,
+            output_index=row.output_index,
+        )
+        if writing:
+            if row.type == "message":
+                self._part(wire.ContentPartAdded, row, content_index=0, part=OutputText(text=""))
+            self.text_so_far(row, subscription)
 
     def text_so_far(self, row: ItemRow, subscription: Subscription) -> None:
         """The text of an item in progress up to where the subscription's deltas go on, as one delta."""

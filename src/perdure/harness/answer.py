@@ -59,7 +59,8 @@ def read_answer(
     """
     has_calls = any(isinstance(output, CallDone) for output in finished)
     note, fault = (None, None) if has_calls else _judge_output(finished, rules, history, turn_id)
-    last_text = max((o.output for o in finished if isinstance(o, MessageDone)), default=-1)
+    written = [o for o in finished if isinstance(o, MessageDone) and (o.text or o.output in opened)]
+    last_text = written[-1].output if written else -1
     outputs: list[Text | Call] = []
     # Provider data of reasoning is kept with the output that followed it: it is replayed only together.
     thought: list[ReasoningDone] = []

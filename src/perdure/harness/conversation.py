@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -27,6 +25,7 @@ from perdure.models.messages import (
     UserMessage,
 )
 from perdure.store.rows import ItemRow
+from perdure.wire.jsontext import dumps
 
 NOT_EXECUTED = "Not executed: the turn ended before this call had a result."
 ACCEPTED = "Accepted. The call runs in the background; its result will be given to you later."
@@ -48,7 +47,7 @@ class Conversation:
             self._items[item.id] = item
             self.last_pos = max(self.last_pos, item.pos)
             # Roughly the JSON kept in memory, counted again when an item changes.
-            self.size += len(orjson.dumps(item.data)) + 200
+            self.size += len(dumps(item.data)) + 200
 
     def of_turn(self, turn_id: str) -> list[ItemRow]:
         """The items of one turn, in order."""
@@ -218,7 +217,7 @@ def _arguments(arguments: Any) -> str:
     """Arguments as JSON text of an object; what the model wrote and was no object is shown quoted."""
     if not isinstance(arguments, dict):
         arguments = {"_not_an_object": arguments}
-    return orjson.dumps(arguments).decode()
+    return dumps(arguments).decode()
 
 
 def _bounded(text: str, limit: int) -> str:

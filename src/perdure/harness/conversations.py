@@ -30,7 +30,9 @@ class Conversations:
         return found[1] if found[0] == epoch - 1 else None
 
     def keep(self, session_id: str, epoch: int, conversation: Conversation) -> None:
-        """Keep what the owner with `epoch` leaves behind."""
+        """Keep what the owner with `epoch` leaves behind, unless it is too large to be worth it."""
+        if conversation.size > KEPT_BYTES:
+            return
         self._kept[session_id] = (epoch, conversation)
         self._size += conversation.size
         while self._kept and (self._size > KEPT_BYTES or len(self._kept) > KEPT):

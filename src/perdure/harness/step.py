@@ -226,8 +226,13 @@ class Step:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            if await self._deps.store.read(cancel_requested, self._lease.session_id):
-                return
+            try:
+                if await self._deps.store.read(cancel_requested, self._lease.session_id):
+                    return
+            except asyncio.CancelledError:
+                # Nobody has looked: the next watcher must.
+                self._arrived.set()
+                raise
 
     async def _cancelled_within(self, seconds: float) -> bool:
         try:

@@ -51,6 +51,7 @@ class Subscription:
         # Until a stored event behind the snapshot comes, live ones may be named after earlier ones.
         self._at_start = False
         self._ready = asyncio.Event()
+        self._waiting = False
         self._ended = False
 
     # ---- the hub's side
@@ -83,7 +84,8 @@ class Subscription:
     def _grow(self, size: int) -> None:
         self._size += size
         self._ready.set()
-        if self._size > self._limit:
+        # Whoever waits for more is not behind, however large the next event is.
+        if self._size > self._limit and not self._waiting:
             stored = (frame.seq for frame in self._frames if isinstance(frame, EventFrame) and frame.seq)
             unread = next(stored, None)
             told = self._hub.live_id(self.session_id, None if unread is None else unread - 1)
@@ -116,7 +118,8 @@ class Subscription:
             if isinstance(frame, EventFrame):
                 if isinstance(frame.event, ItemAdded) and frame.event.item.id is not None:
                     self.added.add(frame.event.item.id)
-                if frame.seq > seq or frame.seq == 0:
+                part_of = getattr(frame.event, "item_id", None)
+                if frame.seq > seq or (frame.seq == 0 and (part_of is None or part_of in writing)):
                     kept.append(self._named(frame))
                     writing |= self.added
             elif frame.part.item_id in writing:
@@ -130,17 +133,25 @@ class Subscription:
         if not self._frames:
             if self._ended:
                 return None
+            self._waiting = True
             try:
                 async with asyncio.timeout(timeout):
                     await self._ready.wait()
             except TimeoutError:
                 return []
+            finally:
+                self._waiting = False
         batch = list(self._frames)
         self._frames.clear()
         self._size = 0
         if not self._ended:
             self._ready.clear()
         return batch or None
+
+    def forget_beginning(self) -> None:
+        """Drop what was only needed to make the reader's first frames."""
+        self.written = {}
+        self.added = set()
 
     def close(self) -> None:
         self._hub.unsubscribe(self)
@@ -284,7 +295,8 @@ class Hub:
 
     def note_last(self, session_id: str, event_id: str) -> None:
         """The stored event a subscriber's snapshot stands at: later live events are named after it."""
-        self._last.setdefault(session_id, event_id)
+        if session_id in self._subscribers:
+            self._last.setdefault(session_id, event_id)
 
     def live_id(self, session_id: str, seq: int | None = None) -> str:
         """A unique id for an event that is not stored: that of the stored event before it, and a suffix.
@@ -300,6 +312,7 @@ class Hub:
         for subscription in self._subscribers.pop(session_id, []):
             subscription.end()
         self._writing.pop(session_id, None)
+        self._last.pop(session_id, None)
 
     def close(self) -> None:
         """The process stops: every stream ends after what it has buffered."""

@@ -221,6 +221,9 @@ def _cancel(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> 
     _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
     session.drop_inbox([row["pos"] for row in rows if row["kind"] == "cancel"])
     drop_calls(session, session.calls("open"))
+    if turn.status == "waiting":
+        # The last answer changed the status without an event: a next turn has to say in_progress.
+        session.row["status"] = "requires_action"
     if turn.status not in TERMINAL:
         _end(session, session.update_turn(turn, status="cancelled", completed_us=session.tx.now_us))
 

@@ -19,17 +19,18 @@ _CONFIG = Statement(
 )
 
 _configs: dict[tuple[str, int], Config] = {}
-_CONFIGS_KEPT = 4096
+_CONFIGS_KEPT = 1024
 
 
-def load_config(conn: Connection, row: Mapping[str, Any], version: int) -> Config:
-    """A version of a session's configuration; versions never change, so they are kept parsed."""
+def load_config(conn: Connection, row: Mapping[str, Any], version: int, *, keep: bool = True) -> Config:
+    """A version of a session's configuration; `keep` is False while its row is not committed yet."""
     key = (row["id"], version)
     cached = _configs.get(key)
     if cached is None:
         found = _CONFIG.fetch(conn, {"session_id": row["id"], "version": version})
         cached = config_of(version, found[0]["settings"], row["agent_id"], row["agent_name"])
-        if len(_configs) >= _CONFIGS_KEPT:
-            _configs.clear()
-        _configs[key] = cached
+        if keep:
+            if len(_configs) >= _CONFIGS_KEPT:
+                _configs.clear()
+            _configs[key] = cached
     return cached

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-import orjson
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
@@ -31,6 +30,7 @@ from sqlalchemy.pool import NullPool
 from perdure.config.faults import reach
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx
+from perdure.wire.jsontext import dumps, loads
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,17 @@ T = TypeVar("T")
 
 BATCH = 256
 READERS = 4
-# A full disk, a failing one, a lock that is not given back: through the driver and through SQLAlchemy.
-UNUSABLE = (sqlite3.OperationalError, OperationalError)
+# A full disk, a failing one, a lock that is not given back; other errors are mistakes of ours.
+UNUSABLE_CODES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
 
 
 class StoreError(Exception):
@@ -72,7 +81,7 @@ def now_us() -> int:
 
 
 def _dumps(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    return dumps(value).decode()
 
 
 def _connect_sqlite(url: str) -> Engine:
@@ -80,7 +89,9 @@ def _connect_sqlite(url: str) -> Engine:
         url,
         poolclass=NullPool,
         json_serializer=_dumps,
-        json_deserializer=orjson.loads,
+        json_deserializer=loads,
+        # Statements carry what people wrote; errors end in logs.
+        hide_parameters=True,
         connect_args={"timeout": 10, "check_same_thread": False},
     )
 
@@ -240,8 +251,10 @@ class SqliteStore:
             return await self._loop.run_in_executor(
                 self._readers, self._read, lambda c: query(c, *args, **kwargs)
             )
-        except UNUSABLE as error:
-            raise _unusable(error) from error
+        except (sqlite3.OperationalError, OperationalError) as error:
+            if _is_unusable(error):
+                raise _unusable(error) from error
+            raise
 
     async def close(self) -> None:
         """Finish queued writes, close every connection, release the lock."""
@@ -318,7 +331,7 @@ class SqliteStore:
                 raise
         except Exception as error:
             alone = len(batch) == 1 and batch[0].error is error
-            if not alone and not isinstance(error, UNUSABLE):
+            if not alone and not _is_unusable(error):
                 log.exception("a group commit of %d operations failed", len(batch))
             for operation in batch:
                 operation.error = operation.error or error
@@ -343,17 +356,24 @@ class SqliteStore:
         control(connection, "RELEASE operation")
         operation.announcements = tx.announcements
 
+    def _announce_all(self, operation: _Operation) -> None:
+        for announcement in operation.announcements:
+            try:
+                self._announce(announcement)
+            except Exception:
+                # The rows are committed; a reader that misses this reads them.
+                log.exception("announcing a commit of %s failed", operation.name)
+
     def _deliver(self, batch: list[_Operation]) -> None:
         """On the event loop: announce in commit order, then wake the waiters."""
         for operation in batch:
             if operation.error is None:
-                for announcement in operation.announcements:
-                    self._announce(announcement)
+                self._announce_all(operation)
             reach(f"{operation.name}:after-announce")
             future = operation.future
             if future.cancelled():
                 continue
-            if isinstance(operation.error, UNUSABLE):
+            if operation.error is not None and _is_unusable(operation.error):
                 error = _unusable(operation.error)
                 error.__cause__ = operation.error
                 future.set_exception(error)
@@ -363,6 +383,15 @@ class SqliteStore:
                 future.set_result(operation.result)
 
 
-def _unusable(error: Exception) -> StoreError:
+def _is_unusable(error: BaseException) -> bool:
+    """Whether the database cannot do now what is right to ask: full, locked, failing, gone."""
+    if isinstance(error, OperationalError) and isinstance(error.orig, sqlite3.OperationalError):
+        error = error.orig
+    if not isinstance(error, sqlite3.OperationalError):
+        return False
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in UNUSABLE_CODES
+
+
+def _unusable(error: BaseException) -> StoreError:
     log.error("the database cannot be used: %s", error)
     return StoreError(f"The database cannot be used: {error}")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-import orjson
 from sqlalchemy import insert, select
 
 from perdure.store.tables import idempotency
 from perdure.store.tx import Tx
 from perdure.wire.errors import Conflict
+from perdure.wire.jsontext import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class IdempotencyKey:
 
     @property
     def body_digest(self) -> bytes:
-        return sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).digest()
+        return sha256(dumps(self.body, sort_keys=True)).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,17 +26,10 @@ from perdure.store.tx import Published, Tx
 from perdure.wire import events as wire
 from perdure.wire.actions import RequiredAction
 from perdure.wire.errors import ErrorBody
-from perdure.wire.ids import new_id
+from perdure.wire.ids import ITEM, new_id
 from perdure.wire.items import OUTPUT_ITEM_TYPES
 from perdure.wire.sessions import Session
 from perdure.wire.turns import TurnErrorCode
-
-ITEM_PREFIX = {
-    "message": "msg",
-    "reasoning": "rs",
-    "function_call": "fc",
-    "function_call_output": "fco",
-}
 
 
 class Fenced(Exception):
@@ -55,6 +48,8 @@ class LockedSession:
         self.row = row
         self.id: str = row["id"]
         self.changed: dict[str, ItemRow] = {}
+        # A configuration version that this transaction adds.
+        self.new_version: int | None = None
         self._before = dict(row)
         self._turns: dict[str, TurnRow] = {}
         self._entries: list[dict[str, Any]] = []
@@ -88,7 +83,7 @@ class LockedSession:
     def config(self, version: int | None = None) -> Config:
         """The session's configuration in one version (default: the newest)."""
         wanted: int = self.row["config_version"] if version is None else version
-        return load_config(self.tx.conn, self.row, wanted)
+        return load_config(self.tx.conn, self.row, wanted, keep=wanted != self.new_version)
 
     def turn(self) -> TurnRow | None:
         """The unfinished root turn."""
@@ -188,7 +183,7 @@ class LockedSession:
         item = ItemRow(
             session_id=self.id,
             pos=self.row["item_pos"],
-            id=item_id or new_id(ITEM_PREFIX[kind]),
+            id=item_id or new_id(ITEM[kind]),
             turn_id=turn.id,
             agent_id=turn.agent_id,
             step=step,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-import orjson
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
 from perdure.store.accept import start_turn
@@ -32,6 +31,7 @@ from perdure.wire import events as wire
 from perdure.wire.agents import AgentSettings, apply_overrides, apply_session_update
 from perdure.wire.errors import Conflict, InvalidRequest, NotFound
 from perdure.wire.ids import new_id
+from perdure.wire.jsontext import dumps
 from perdure.wire.sessions import Session, SessionCreate, SessionUpdate
 
 _SESSION = select(sessions).where(sessions.c.id == bindparam("session_id"))
@@ -115,6 +115,7 @@ def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate
     )
     _write_metadata(tx, row)
     session = LockedSession(tx, row)
+    session.new_version = 1
     messages = body.messages
     if messages:
         session.row["status"] = "in_progress"
@@ -148,6 +149,7 @@ def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate
     if body.agent is not None:
         settings = apply_session_update(session.config().settings, body.agent)
         session.row["config_version"] += 1
+        session.new_version = session.row["config_version"]
         tx.conn.execute(
             insert(session_configs),
             {
@@ -298,7 +300,7 @@ def cancel_requested(conn: Connection, session_id: str) -> bool:
 
 
 def session_of(conn: Connection, row: Row[Any]) -> Session:
-    open_calls = conn.execute(_OPEN_CALLS, {"session_id": row.id})
+    open_calls = conn.execute(_OPEN_CALLS, {"session_id": row.id}) if row.open_calls else ()
     actions = [call_row(call).action for call in open_calls]
     values = dict(row._mapping)
     return session_resource(values, load_config(conn, values, row.config_version), actions)
@@ -312,7 +314,7 @@ def _write_metadata(tx: Tx, row: Mapping[str, Any]) -> None:
                 {
                     "session_id": row["id"],
                     "project_id": row["project_id"],
-                    "key_digest": sha256(orjson.dumps(key)).digest(),
+                    "key_digest": sha256(dumps(key)).digest(),
                     "pair_digest": _pair_digest(key, value),
                 }
                 for key, value in row["metadata"].items()
@@ -321,4 +323,4 @@ def _write_metadata(tx: Tx, row: Mapping[str, Any]) -> None:
 
 
 def _pair_digest(key: str, value: str) -> bytes:
-    return sha256(orjson.dumps([key, value])).digest()
+    return sha256(dumps([key, value])).digest()

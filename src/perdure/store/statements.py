@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-import orjson
 from sqlalchemy import JSON, Boolean, Connection, Insert, Select, Table, Update, bindparam, insert, update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import Delete
+
+from perdure.wire.jsontext import dumps, loads
 
 Convert = Callable[[Any], Any]
 
 
 def _dump(value: Any) -> str | None:
-    return None if value is None else orjson.dumps(value).decode()
+    return None if value is None else dumps(value).decode()
 
 
 def _load(value: Any) -> Any:
-    return orjson.loads(value) if isinstance(value, str | bytes) else value
+    return loads(value) if isinstance(value, str | bytes) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from perdure.wire.errors import InvalidRequest, PayloadTooLarge
 MAX_VALUES = 250_000
 """Members and elements of one body; each may become a fault to collect, so they are bounded."""
 
+MAX_MEMBERS = 5_000
+"""Members of one object: a body of unknown members would otherwise be one fault for each."""
+
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line (\d+) column (\d+)', re.DOTALL)
 _POSITION = re.compile(r"^(.*) at line (\d+) column (\d+)$", re.DOTALL)
@@ -106,6 +109,8 @@ def _check_values(root: dict[str, Any]) -> None:
         value = todo.pop()
         members = value.values() if isinstance(value, dict) else value
         count += len(members)
+        if isinstance(value, dict) and len(value) > MAX_MEMBERS:
+            raise InvalidRequest(f"The request body has an object with more than {MAX_MEMBERS:,} members.")
         if count > MAX_VALUES:
             raise InvalidRequest(f"The request body has more than {MAX_VALUES:,} JSON values. Send fewer.")
         for member in members:

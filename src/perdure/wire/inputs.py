@@ -54,7 +54,7 @@ class UserMessageInput(Request):
 
     type: Literal["message"] = "message"
     role: Literal["user"]
-    content: list[InputPart]
+    content: Annotated[list[InputPart], Field(fail_fast=True)]
 
     @model_validator(mode="after")
     def _check_content(self) -> UserMessageInput:
@@ -73,7 +73,7 @@ class MessageInput(Request):
     """Messages: they start a turn on an idle session and steer the turn of a busy one."""
 
     type: Literal["agent.session.input.message"]
-    input: Annotated[list[UserMessageInput], Field(min_length=1)]
+    input: Annotated[list[UserMessageInput], Field(min_length=1, fail_fast=True)]
 
 
 class CancelInput(Request):
@@ -89,7 +89,7 @@ def _output_kind(value: Any) -> str | None:
 
 
 ResultOutput = Annotated[
-    Annotated[str | None, Tag("string")] | Annotated[list[InputPart], Tag("array")],
+    Annotated[str | None, Tag("string")] | Annotated[list[InputPart], Field(fail_fast=True), Tag("array")],
     Discriminator(
         _output_kind,
         custom_error_type="refused",

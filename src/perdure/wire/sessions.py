@@ -40,8 +40,9 @@ def _input_kind(value: Any) -> str | None:
     return "array" if isinstance(value, list) else None
 
 
+_Messages = Annotated[list[UserMessageInput], Field(fail_fast=True), Tag("array")]
 InitialInput = Annotated[
-    Annotated[str | None, Tag("string")] | Annotated[list[UserMessageInput], Tag("array")],
+    Annotated[str | None, Tag("string")] | _Messages,
     Discriminator(
         _input_kind,
         custom_error_type="refused",

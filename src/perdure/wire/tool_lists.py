@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, assert_never
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from pydantic_core import to_json
 
 from perdure.wire.object_schema import check_object_schema
@@ -136,8 +136,8 @@ def _check_saved_tools(tools: list[SavedTool]) -> list[SavedTool]:
     return tools
 
 
-ToolList = Annotated[list[Tool], AfterValidator(_check_tools)]
-SavedToolList = Annotated[list[SavedTool], AfterValidator(_check_saved_tools)]
+ToolList = Annotated[list[Tool], Field(fail_fast=True), AfterValidator(_check_tools)]
+SavedToolList = Annotated[list[SavedTool], Field(fail_fast=True), AfterValidator(_check_saved_tools)]
 
 
 def full_tools(tools: Sequence[Tool | SavedTool]) -> list[Tool]:

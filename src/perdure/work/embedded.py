@@ -67,6 +67,10 @@ class EmbeddedWork:
         """Whether this process runs the session now."""
         return session_id in self._runs
 
+    def drain(self) -> None:
+        """Start nothing more; what runs stops at its next step boundary."""
+        self._draining = True
+
     async def stop(self) -> None:
         """Hand sessions back at their next step boundary; what takes too long is repeated later."""
         self._draining = True
