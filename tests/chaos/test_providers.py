@@ -156,14 +156,15 @@ class Talk:
         assert (await self.spoken())[-1] == ("completed", "You said: Still there?")
 
 
+LONG = pytest.mark.long
 COMPLETED = [
     pytest.param(Weather("cut", after=0), [], 2, id="cut before the first byte"),
-    pytest.param(Weather("reset", after=0), [], 2, id="reset before the first byte"),
+    pytest.param(Weather("reset", after=0), [], 2, id="reset before the first byte", marks=LONG),
     pytest.param(Weather("stall", after=0), [], 2, id="half-open before the first byte"),
-    pytest.param(Weather("cut", after=40), [], 2, id="cut in the head"),
-    pytest.param(Weather("reset", after=0, way="up"), [], 1, id="reset before the request"),
+    pytest.param(Weather("cut", after=40), [], 2, id="cut in the head", marks=LONG),
+    pytest.param(Weather("reset", after=0, way="up"), [], 1, id="reset before the request", marks=LONG),
     pytest.param(Weather("cut", after=300, way="up"), [], 1, id="cut in the request"),
-    pytest.param(Weather("stall", after=300, way="up"), [], 1, id="half-open in the request"),
+    pytest.param(Weather("stall", after=300, way="up"), [], 1, id="half-open in the request", marks=LONG),
     pytest.param(Weather("cut", after=MIDDLE_OF_TEXT), ["Once upon a "], 2, id="cut in mid-text"),
     pytest.param(Weather("stall", after=MIDDLE_OF_TEXT), ["Once upon a "], 2, id="half-open in mid-text"),
     pytest.param(Weather("cut", after=END), [], 1, id="cut after the finish"),
@@ -172,7 +173,7 @@ COMPLETED = [
     pytest.param(
         Weather("cut", after=MIDDLE_OF_TEXT, dribble=True), ["Once upon a "], 2, id="dribble, then cut"
     ),
-    pytest.param(Weather(delay=0.1), [], 1, id="delay"),
+    pytest.param(Weather(delay=0.1), [], 1, id="delay", marks=LONG),
 ]
 
 
@@ -236,7 +237,9 @@ async def test_a_step_behind_a_result_is_made_again_and_the_call_is_not(
 
 FAILED = [
     pytest.param(Weather("cut", after=0), 0, "connection_failed", id="cut before the first byte"),
-    pytest.param(Weather("reset", after=0), 0, "connection_failed", id="reset before the first byte"),
+    pytest.param(
+        Weather("reset", after=0), 0, "connection_failed", id="reset before the first byte", marks=LONG
+    ),
     pytest.param(Weather("stall", after=0), 0, "request_timeout", id="half-open before the first byte"),
     pytest.param(Weather("cut", after=MIDDLE_OF_TEXT), 2, "connection_failed", id="cut in mid-text"),
     pytest.param(Weather("stall", after=MIDDLE_OF_TEXT), 2, "request_timeout", id="half-open in mid-text"),

@@ -16,6 +16,7 @@ from tests.conformance.rawhttp import EventSocket, plain_headers
 from tests.server import ServerProcess, scripted_config
 
 from .picture import Json, text_of
+from .test_clients import WEATHER
 from .traveller import said
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,14 @@ FLOOD = """
 answer = [{ text = "TEXT", delta_size = 1024 }]
 """.replace("TEXT", "".join(f"{number:07d} " for number in range(MIB // 16)))
 ECHO = """
+[[rule]]
+when = { newest = "result" }
+answer = [{ text = "It was long." }]
+
+[[rule]]
+when = { has_tool = "weather" }
+answer = [{ call = "weather", arguments = { city = "Oslo" } }]
+
 [otherwise]
 answer = [{ text = "You said: {user}" }]
 """
@@ -57,9 +66,9 @@ def client(server: ServerProcess) -> Iterator[OpenAI]:
         yield opened
 
 
-def create(client: OpenAI, model: str) -> str:
+def create(client: OpenAI, model: str, *tools: Any) -> str:
     session = client.beta.agents.sessions.create(
-        agent={"model": model}, environment={"type": "none"}, input="Hello."
+        agent={"model": model, "tools": list(tools)}, environment={"type": "none"}, input="Hello."
     )
     return session.id
 
@@ -163,6 +172,21 @@ def check_interrupted(client: OpenAI, server: ServerProcess, session_id: str, ev
     if stored:
         # Those ids end with their place in the session.
         assert int(missed.rpartition("_")[2]) == int(stored[-1].rpartition("_")[2]) + 1
+
+
+def test_an_event_larger_than_the_buffer_reaches_who_waits_for_it(
+    server: ServerProcess, client: OpenAI
+) -> None:
+    """A result of 5 MiB, where a reader may be behind by 3 MiB."""
+    result = "7 °C. " * (5 * MIB // 7)
+    session_id = create(client, "echo", WEATHER)
+    with open_stream(server, session_id) as reader:
+        (action,) = reader.events_to("agent.session.requires_action")[-1]["session"]["required_actions"]
+        event = {"type": "agent.session.input.tool_result", "success": True, "output": result}
+        event |= {"turn_id": action["turn_id"], "call_id": action["call_id"]}
+        client.beta.agents.sessions.events.create(session_id, events=[event])  # type: ignore[list-item]
+        added = [e["item"] for e in reader.events_to(IDLE) if e["type"].endswith("item.added")]
+    assert [item["output"] for item in added if item["type"] == "function_call_output"] == [result]
 
 
 def test_a_stuck_reader_does_not_hold_up_the_end_of_the_server(server: ServerProcess, client: OpenAI) -> None:

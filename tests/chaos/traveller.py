@@ -38,7 +38,7 @@ class Traveller:
             _strict_response_validation=True,
         )
         self._sessions = self._client.beta.agents.sessions
-        self._key = f"{proxy.address[1]}"
+        self.name = f"{proxy.address[1]}"
         self._changed = asyncio.Condition()
         self._running: asyncio.TaskGroup
 
@@ -108,7 +108,7 @@ class Traveller:
     async def _submit(self, key: str, events: list[Any]) -> None:
         await self.persist(
             lambda: self._sessions.events.create(
-                self.session_id, events=events, idempotency_key=f"{self._key} {key}"
+                self.session_id, events=events, idempotency_key=f"{self.name} {key}"
             )
         )
 
@@ -118,7 +118,7 @@ class Traveller:
             environment={"type": "none"},
             input=text,
             stream=stream,
-            extra_headers={"Idempotency-Key": f"{self._key} creation"},
+            extra_headers={"Idempotency-Key": f"{self.name} creation"},
         )
 
     async def _read(self) -> tuple[Json, list[Json], list[Json]]:
@@ -179,7 +179,7 @@ class Reader(Traveller):
 class Replayer(Traveller):
     """Comes back with the id of the last event it has seen, and reads nothing.
 
-    `stored` are the ids of the stored events it was told, behind `first`.
+    `told` are the ids and types of the events it was told behind `first`, without the deltas.
     """
 
     first = ""
@@ -188,7 +188,7 @@ class Replayer(Traveller):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.picture.replayed = True
-        self.stored: list[str] = []
+        self.told: list[tuple[str, str]] = []
 
     async def _begin(self, text: str) -> AsyncIterator[Json] | None:
         while True:
@@ -216,7 +216,7 @@ class Replayer(Traveller):
                 async for event in events:
                     self.cursor = event["event_id"]
                     if not event["type"].endswith(".delta"):
-                        self.stored.append(self.cursor)
+                        self.told.append((self.cursor, event["type"]))
                     await self._take(event)
             except APIConnectionError:
                 self.connections += 1

@@ -136,7 +136,7 @@ def test_a_huge_result_is_shown_with_head_tail_and_size() -> None:
     assert isinstance(result.content, str)
     assert result.content.startswith("a" * 100)
     assert result.content.endswith("z" * 100)
-    assert "10,000 characters" in result.content
+    assert "10,000 bytes" in result.content
     assert len(result.content) < 1200
 
 

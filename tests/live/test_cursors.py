@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+from perdure.live.frames import DeltaFrame
 from perdure.live.hub import Hub, Subscription
 from perdure.wire import events as wire
 from perdure.wire.items import AssistantMessageItem
@@ -94,3 +96,16 @@ async def test_an_interruption_before_the_snapshot_is_named_after_it() -> None:
     live.append_text("x" * 3000)
     reader.attach(7, ["msg_1"])
     assert await read(reader) == [7]
+
+
+async def test_who_waits_for_more_is_not_behind_however_large_it_is() -> None:
+    fan = Hub(2000)
+    reader = fan.subscribe(SESSION, obfuscate=False)
+    reader.attach(1, ["msg_1"])
+    live = fan.open_item(SESSION, TURN, "msg_1", 0)
+    reading = asyncio.create_task(reader.next_batch(10))
+    await asyncio.sleep(0)  # now it waits
+    live.append_text("x" * 3000)
+    (frame,) = await reading or []
+    assert isinstance(frame, DeltaFrame)
+    assert frame.text == "x" * 3000

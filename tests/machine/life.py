@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 
 from .observed import Observed, difference, get, kind_of, observe, read_list, user_texts
-from .rules import Answer, Cancel, Input, Message, Reply, Result, World, reachable, settled
+from .rules import ENDED, Answer, Cancel, Input, Message, Reply, Result, World, reachable, settled
 from .script import FUNCTIONS, HOLDERS
-from .streams import Follower, Reader, check_session, expected_snapshot, is_told, numbered
+from .streams import Follower, Reader, check_session, expected_snapshot, is_told, numbered, told_again
 
 DEADLINE = 30.0
 STUCK = 4.0
@@ -56,6 +56,7 @@ class Life:
     creation: Follower | None = None
     witness: Follower | None = None
     visitor: Follower | None = None
+    created_by: tuple[str, Json] | None = None
     log: list[str] = field(default_factory=list)
 
     @property
@@ -139,6 +140,38 @@ class Life:
         other = {"events": [*body["events"], {"type": "agent.session.input.cancel"}]}
         refused = self.service.client.post(f"{self.path}/events", json=other, headers=headers)
         assert reply_of(refused) == Reply(409, "idempotency_conflict"), refused.text
+
+    def recreate(self) -> None:
+        """The creation again under its key: the same session, and what its first turn was."""
+        assert self.created_by is not None
+        key, body = self.created_by
+        headers = {"Idempotency-Key": key}
+        if self.deleted or not body.get("stream"):
+            response = self.service.client.post("/agents/sessions", json=body, headers=headers)
+            if self.deleted:
+                assert response.status_code == 404, response.text
+                return
+            assert response.status_code == 201, response.text
+            assert response.json()["id"] == self.id
+            return
+        self.settle()
+        seen, world = self.seen, self.world
+        assert seen is not None
+        reader = Reader(self.service.client, "POST", "/agents/sessions", body, **headers)
+        if world.turns[0].status not in ENDED:
+            wait_for(lambda: len(reader.events) >= 2, "the repeated creation tells nothing")
+            reader.close()
+            said = [numbered(event, seen) for event in reader.events[:2]]
+            assert [what[:2] for what in said] == [("session", "created"), ("turn", "created")], said
+            return
+        wait_for(lambda: reader.ended, "the repeated creation does not end")
+        assert reader.error is None, reader.error
+        said = [numbered(event, seen) for event in reader.events]
+        assert said == told_again(world), f"told again: {said}\nexpected: {told_again(world)}"
+        for event in reader.events:
+            if "item" in event:
+                assert event["item"] == seen.items[seen.item_number[event["item"]["id"]]]
+        check_session(reader.events[-1]["session"])
 
     def race(
         self, first: tuple[Sequence[Input], Json], second: tuple[Sequence[Input], Json], send: Any

@@ -500,6 +500,8 @@ class World:
         self.calls = (*self.calls[:number], changed, *self.calls[number + 1 :])
 
     def _say(self, *what: Any) -> None:
+        if what[0] in ("added", "done"):
+            what += (self.items[what[1]].output_index,)
         self.said += (what,)
 
 

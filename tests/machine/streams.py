@@ -101,7 +101,6 @@ class Follower:
         self.items: dict[str, Json] = {} if base is None else {item["id"]: item for item in base.items}
         self._said: list[Json] = []
         self._ids: set[str] = set()
-        self._outputs: dict[str, int] = {}
         self._parts = Parts()
         self._from_start = base is None
         self._taken = 0
@@ -135,6 +134,7 @@ class Follower:
             self.session = event["session"]
         elif "turn" in event:
             assert event["turn"]["id"] == event["turn_id"]
+            check_turn(event)
             known = self.turns.get(event["turn_id"])
             if known is None or known["status"] not in ENDED:
                 self.turns[event["turn_id"]] = event["turn"]
@@ -146,20 +146,11 @@ class Follower:
         assert item["turn_id"] == event["turn_id"]
         if kind == "turn.item.added":
             self._parts.begin(event)
-            if self._from_start and event["output_index"] is not None:
-                self._count(event)
         else:
             self._parts.end(event)
-            if self._from_start and item["id"] not in self.items:
-                self._count(event)
         known = self.items.get(item["id"])
         if known is None or known["status"] == "in_progress":
             self.items[item["id"]] = item
-
-    def _count(self, event: Json) -> None:
-        expected = self._outputs.get(event["turn_id"], 0)
-        assert event["output_index"] == expected, f"expected output_index {expected}"
-        self._outputs[event["turn_id"]] = expected + 1
 
     # ---- held against a world
 
@@ -324,6 +315,14 @@ def check_session(session: Json) -> None:
             raise AssertionError(f"status {other}")
 
 
+def check_turn(event: Json) -> None:
+    """What every event about a turn must satisfy by itself."""
+    turn, state = event["turn"], event["type"].removeprefix(f"{PREFIX}turn.")
+    assert turn["status"] == ("queued" if state == "created" else state)
+    if state in ENDED:
+        assert event["usage"] == turn["usage"]
+
+
 def is_told(event: Json) -> bool:
     """Whether the world tells of this event: of all but parts and deltas."""
     return event["type"] == "error" or any(name in event for name in ("session", "turn", "item"))
@@ -339,13 +338,13 @@ def numbered(event: Json, seen: Observed) -> tuple[Any, ...]:
         return ("session", kind, actions)
     if "turn" in event:
         state = kind.removeprefix("turn.")
-        assert event["turn"]["status"] == ("queued" if state == "created" else state), event
-        if state in ENDED:
-            assert event["usage"] == event["turn"]["usage"], event
         return ("turn", state, seen.turn_number[event["turn_id"]])
     if "item" in event:
         number = seen.item_number[event["item"]["id"]]
-        return ("added", number) if kind == "turn.item.added" else ("done", number, event["item"]["status"])
+        place = event["output_index"]
+        if kind == "turn.item.added":
+            return ("added", number, place)
+        return ("done", number, event["item"]["status"], place)
     return ("error", event["error"]["code"])
 
 
@@ -357,18 +356,30 @@ def expected_snapshot(world: World) -> list[tuple[Any, ...]]:
         if item.kind in ("assistant", "reasoning") and item.status == "in_progress"
     ]
     unfinished = sorted([*writing, *(world.calls[call].item for call in world.open_calls)])
-    added = [("added", number) for number in unfinished]
+    added = [("added", number, world.items[number].output_index) for number in unfinished]
     session = ("session", world.status, world.open_calls)
     if world.status == "idle":
         return [session]
     if world.status == "requires_action":
         return [*added, session]
     messages = [
-        ("added", n)
+        ("added", n, None)
         for n, item in enumerate(world.items)
         if item.kind == "user" and item.turn == world.current
     ]
     return [session, *messages, *added]
+
+
+def told_again(world: World) -> list[tuple[Any, ...]]:
+    """What a repeated streaming creation tells, once the first turn has ended."""
+    actions = world.open_calls if world.status == "idle" else ()
+    said: list[tuple[Any, ...]] = [("session", "created", world.open_calls), ("turn", "created", 0)]
+    for number, item in enumerate(world.items):
+        if item.turn == 0 and item.output_index is None:
+            said.append(("added", number, None))
+        elif item.turn == 0:
+            said.append(("done", number, item.status, item.output_index))
+    return [*said, ("turn", world.turns[0].status, 0), ("session", "idle", actions)]
 
 
 def _may_begin(snapshot: list[tuple[Any, ...]]) -> bool:

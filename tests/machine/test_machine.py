@@ -9,9 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import traceback
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -25,7 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.server import ServerProcess, scripted_config
+from tests.server import ServerProcess
 
 from .life import Life, Service, cancel, say, wait_for
 from .rules import Result, World
@@ -36,8 +34,6 @@ from .script import (
     HOLDERS,
     MODELS,
     SAYINGS,
-    SCRIPT,
-    SETTINGS,
 )
 from .streams import Follower, Reader
 
@@ -124,6 +120,8 @@ class SessionMachine(RuleBasedStateMachine):
         key = {"Idempotency-Key": self.new_key()}
         if stream:
             body["stream"] = True
+        life.created_by = (key["Idempotency-Key"], body)
+        if stream:
             reader = Reader(self.service.client, "POST", "/agents/sessions", body, **key)
             assert reader.status == 201
             wait_for(lambda: bool(reader.events) or reader.ended, "the creation stream says nothing")
@@ -206,6 +204,13 @@ class SessionMachine(RuleBasedStateMachine):
         life = self.life(slot)
         if life.keys and not life.deleted:
             life.repeat()
+        self.done(life, False)
+
+    @rule(slot=slots)
+    def recreate(self, slot: int) -> None:
+        self.broken = True
+        life = self.life(slot)
+        life.recreate()
         self.done(life, False)
 
     @rule(slot=slots, which=st.integers(0, 3), settle=patience)
@@ -333,16 +338,6 @@ class SessionMachine(RuleBasedStateMachine):
                 life.close()
             self.service.client.close()
             self.service.root.close()
-
-
-@pytest.fixture(scope="module")
-def machine_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    home: Path = tmp_path_factory.mktemp("machine")
-    (home / "gates").mkdir()
-    with ServerProcess(
-        scripted_config(home, dict.fromkeys(MODELS, SCRIPT), SETTINGS), home / "data"
-    ) as server:
-        yield server
 
 
 def test_sessions_live_by_the_rules(machine_server: ServerProcess, request: pytest.FixtureRequest) -> None:

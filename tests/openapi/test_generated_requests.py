@@ -23,7 +23,6 @@ from schemathesis.specs.openapi.checks import (
 from tests.server import ServerProcess, scripted_config
 
 from perdure.api.app import create_app
-from perdure.config.settings import load_settings
 
 SCRIPT = '[otherwise]\nanswer = [{ text = "You said: {user}" }]\n'
 CHECKS = (
@@ -53,7 +52,7 @@ def known(server: ServerProcess) -> dict[str, str]:
 
 def document() -> dict[str, Any]:
     """The document, as any server serves it."""
-    return create_app(load_settings(environ={})).openapi()
+    return create_app().openapi()
 
 
 # The endless event stream answers no generated client in time; its frames have tests of their own.

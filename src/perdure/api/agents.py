@@ -12,9 +12,17 @@ from perdure.store.agents import (
     delete_agent,
     list_agents,
     read_agent,
+    read_settings,
     update_agent_once,
 )
-from perdure.wire.agents import Agent, AgentCreate, AgentDeleted, AgentUpdate
+from perdure.wire.agents import (
+    Agent,
+    AgentCreate,
+    AgentDeleted,
+    AgentUpdate,
+    apply_update,
+    resolve_create,
+)
 from perdure.wire.errors import NotFound
 from perdure.wire.pages import Page
 
@@ -24,8 +32,8 @@ routes = router("/v1/agents", "agents")
 @routes.post("", status_code=201, response_model=Agent)
 async def create(services: UseServices, caller: UseCaller, key: UseKey, body: AgentCreate) -> Response:
     """Save an agent configuration."""
-    check_model(services, body.model, "model")
-    check_schemas(body.tools, body.text, "")
+    check_model(services, resolve_create(body), "")
+    await check_schemas(body.tools, body.text, "")
     return json_response(await services.store.write(create_agent_once, key, caller.project_id, body), 201)
 
 
@@ -49,9 +57,13 @@ async def update(
     services: UseServices, caller: UseCaller, key: UseKey, agent_id: str, body: AgentUpdate
 ) -> Response:
     """Change a saved agent; existing sessions keep their copy."""
-    if body.model is not None:
-        check_model(services, body.model, "model")
-    check_schemas(body.tools, body.text, "")
+    current = await services.store.read(read_settings, caller.project_id, agent_id)
+    if current is None:
+        raise NotFound()
+    # An update that touches neither is not held up by a model that is gone meanwhile.
+    if body.model is not None or body.reasoning is not None:
+        check_model(services, apply_update(current[1], body), "")
+    await check_schemas(body.tools, body.text, "")
     return json_response(
         await services.store.write(update_agent_once, key, caller.project_id, agent_id, body)
     )

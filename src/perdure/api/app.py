@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,28 +9,20 @@ from fastapi import FastAPI
 from perdure import __version__
 from perdure.api import activity, agents, errors, events, history, later, replay_stream, sessions, status
 from perdure.api.gate import Gate
-from perdure.api.services import open_services
-from perdure.config.settings import Settings
+from perdure.api.services import Services
 
 
-def create_app(settings: Settings, *, bootstrap_key: str | None = None) -> FastAPI:
-    """The application for one set of settings; its services live as long as its lifespan."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_services(settings, bootstrap_key=bootstrap_key) as services:
-            app.state.services = services
-            yield
-
+def create_app(services: Services | None = None) -> FastAPI:
+    """The application over open services; without them it only describes itself."""
     app = FastAPI(
         title="perdure",
         version=__version__,
         summary="A self-hosted server for the OpenAI Agents API.",
-        lifespan=lifespan,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
     )
+    app.state.services = services
     errors.install(app)
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.

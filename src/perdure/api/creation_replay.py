@@ -44,9 +44,10 @@ async def replay_creation(
         if turn.status not in ENDED:
             return _respond(services, subscription, frames + live)
         page = PageRequest(100, "asc")
+        outputs = 0
         while True:
             rows = await services.store.read(list_items, session_id, caller.project_id, page, turn_id=turn.id)
-            for position, item in enumerate(rows.rows):
+            for item in rows.rows:
                 done = item.type in OUTPUT_ITEM_TYPES and getattr(item, "role", None) != "user"
                 frames.append(
                     _frame(
@@ -56,14 +57,18 @@ async def replay_creation(
                         session_id=session_id,
                         turn_id=turn.id,
                         item=item,
-                        output_index=position if done else None,
+                        output_index=outputs if done else None,
                     )
                 )
+                outputs += done
             if not rows.has_more:
                 break
             page = PageRequest(100, "asc", str(rows.rows[-1].id))
         frames.append(_turn_frame(services, turn, ENDED[turn.status]))
-        idle = snapshot.session.model_copy(update={"status": "idle"})
+        idle = snapshot.session
+        if idle.status != "idle":
+            # A later turn is none of this stream's business, nor what it waits for.
+            idle = idle.model_copy(update={"status": "idle", "required_actions": []})
         frames.append(_frame(services, session_id, wire.SessionIdle, session=idle))
         subscription.end()
         return _respond(services, subscription, frames)

@@ -21,6 +21,9 @@ JSON_TYPE = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECA
 class StrictRoute(APIRoute):
     """Parses the body strictly and refuses query parameters the route does not know."""
 
+    def _filters(self, name: str) -> bool:
+        return bool(getattr(self.endpoint, "filters_metadata", False) and METADATA_KEY.fullmatch(name))
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         reads_body = self.body_field is not None
@@ -29,7 +32,7 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             for name in request.query_params:
-                if name not in known and not METADATA_KEY.fullmatch(name):
+                if name not in known and not self._filters(name):
                     raise InvalidRequest(f"Unknown parameter: '{name[:64]}'.", param=name[:64])
             if reads_body:
                 request = await _with_json(request)

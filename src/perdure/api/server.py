@@ -11,18 +11,21 @@ import sys
 from types import FrameType
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from perdure.api.app import create_app
 from perdure.api.keyring import DEFAULT_PROJECT
+from perdure.api.services import open_services
 from perdure.config.logging import configure_logging
 from perdure.config.settings import Settings
 from perdure.secrets import first_start
 from perdure.secrets.keys import SCOPES, ApiKey, hint, new_key
 from perdure.secrets.redaction import Redactor
-from perdure.store.engine import StoreError, now_us, open_sync_connection
+from perdure.store.engine import StoreError
 from perdure.store.keys import count_keys, insert_key
 from perdure.store.migrate import SchemaTooNew
+from perdure.store.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
         app = self.config.app
         if isinstance(app, FastAPI) and hasattr(app.state, "services"):
-            asyncio.get_running_loop().call_soon_threadsafe(app.state.services.hub.close)
+            asyncio.get_running_loop().call_soon_threadsafe(app.state.services.begin_stopping)
 
 
 def run(settings: Settings) -> int:
@@ -56,61 +59,68 @@ def run(settings: Settings) -> int:
     configure_logging(settings.log, Redactor(settings.secret_values()).redact)
     for noisy in ("alembic", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    bootstrap_key = None if settings.api_key is None else settings.api_key.get_secret_value()
     try:
-        _ensure_key(settings, bootstrap_key)
-        listener = _listen(settings.server.host, settings.server.port)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings))
     except _Refused as error:
         print(f"perdure: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except (StoreError, SchemaTooNew, OSError) as error:
         print(f"perdure: {error}", file=sys.stderr)
         return 1
-    config = uvicorn.Config(
-        create_app(settings, bootstrap_key=bootstrap_key),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        lifespan="on",
-        timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),
-        timeout_keep_alive=75,
-        h11_max_incomplete_event_size=65536,
-    )
-    server = Server(config)
-    try:
-        server.run(sockets=[listener])
     except KeyboardInterrupt:
-        pass
-    finally:
-        listener.close()
-    return 0 if server.started else 1
+        return 0
+
+
+async def _serve(settings: Settings) -> int:
+    """Own the database, then listen: a second server ends before it takes an address."""
+    bootstrap_key = None if settings.api_key is None else settings.api_key.get_secret_value()
+    async with open_services(settings, bootstrap_key=bootstrap_key) as services:
+        secret = await services.store.write(_ensure_key, settings, bootstrap_key)
+        if secret is not None:
+            path = settings.data_dir / first_start.KEY_FILE
+            print(f"perdure: made an API key and wrote it to {path}", file=sys.stderr)
+        listener = _listen(settings.server.host, settings.server.port)
+        try:
+            server = Server(
+                uvicorn.Config(
+                    create_app(services),
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    date_header=False,
+                    lifespan="off",
+                    timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),
+                    timeout_keep_alive=75,
+                )
+            )
+            await server.serve(sockets=[listener])
+            return 0 if server.started else 1
+        finally:
+            listener.close()
 
 
 class _Refused(Exception):
     pass
 
 
-def _ensure_key(settings: Settings, bootstrap_key: str | None) -> None:
-    """The rules of a first start: without keys, loopback only, and a key is made and said."""
-    with open_sync_connection(settings.database) as conn:
-        decision = first_start.decide_first_start(
-            settings.server.host, count_keys(conn), bootstrap_key is not None
-        )
-        match decision:
-            case first_start.Refuse():
-                raise _Refused(decision.message)
-            case first_start.CreateKey():
-                key_id, secret, digest = new_key()
-                key = ApiKey(
-                    key_id, DEFAULT_PROJECT, "first start", frozenset(SCOPES), now_us(), None, hint(secret)
-                )
-                path = settings.data_dir / first_start.KEY_FILE
-                first_start.write_key_file(path, secret)
-                insert_key(conn, key, digest)
-                print(f"perdure: made an API key and wrote it to {path}", file=sys.stderr)
-            case first_start.Serve():
-                pass
+def _ensure_key(tx: Tx, settings: Settings, bootstrap_key: str | None) -> str | None:
+    """The rules of a first start: without keys, loopback only, and a key is made; returns its text."""
+    decision = first_start.decide_first_start(
+        settings.server.host, count_keys(tx.conn), bootstrap_key is not None
+    )
+    match decision:
+        case first_start.Refuse():
+            raise _Refused(decision.message)
+        case first_start.CreateKey():
+            key_id, secret, digest = new_key()
+            scopes = frozenset(SCOPES)
+            key = ApiKey(key_id, DEFAULT_PROJECT, "first start", scopes, tx.now_us, None, hint(secret))
+            first_start.write_key_file(settings.data_dir / first_start.KEY_FILE, secret)
+            insert_key(tx.conn, key, digest)
+            return secret
+        case first_start.Serve():
+            return None
 
 
 def _listen(host: str, port: int) -> socket.socket:

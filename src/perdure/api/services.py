@@ -26,6 +26,11 @@ class Services:
     work: EmbeddedWork
     keyring: Keyring
 
+    def begin_stopping(self) -> None:
+        """End the streams and start no more work; requests are still answered."""
+        self.hub.close()
+        self.work.drain()
+
 
 @asynccontextmanager
 async def open_services(settings: Settings, *, bootstrap_key: str | None = None) -> AsyncIterator[Services]:

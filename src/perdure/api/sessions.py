@@ -11,17 +11,22 @@ from fastapi import Query, Request, Response
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
 from perdure.api.creation_replay import replay_creation
 from perdure.api.errors import STREAM_RESPONSE
+from perdure.api.keyring import Caller
 from perdure.api.routing import router
+from perdure.api.services import Services
 from perdure.api.streams import EventStream, FirstTurnEnd
 from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
+from perdure.store.idempotency import Outcome, find_outcome
 from perdure.store.sessions import (
     create_session_once,
     delete_session,
     list_sessions,
     read_session,
+    read_settings_of,
     resolve_settings,
     update_session_once,
 )
+from perdure.wire.agents import apply_session_update
 from perdure.wire.errors import Conflict
 from perdure.wire.ids import new_id
 from perdure.wire.metadata import metadata_filter
@@ -37,36 +42,45 @@ WIND_DOWN_SECONDS = 5.0
 @routes.post("", status_code=201, response_model=Session, responses={201: STREAM_RESPONSE})
 async def create(services: UseServices, caller: UseCaller, key: UseKey, body: SessionCreate) -> Response:
     """Create a session; with `stream`, follow its first turn as server-sent events."""
-    _, settings = await services.store.read(resolve_settings, caller.project_id, body)
-    check_session(services, body, settings)
-    session_id = new_id("sess")
     options = body.stream_options
-    obfuscate = services.settings.server.obfuscation and (
-        options is None or options.include_obfuscation is not False
-    )
+    obfuscate = services.settings.server.obfuscation and (options is None or options.include_obfuscation)
+    before = None if key is None else await services.store.read(find_outcome, key)
+    if before is not None:
+        return await _repeat(services, caller, body, before, obfuscate=obfuscate)
+    name, settings = await services.store.read(resolve_settings, caller.project_id, body)
+    await check_session(services, body, settings)
+    session_id = new_id("sess")
     # Subscribed before the commit, so that the stream begins with the session's first event.
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate) if body.stream else None
     try:
-        outcome = await services.store.write(create_session_once, key, session_id, caller.project_id, body)
+        outcome, created = await services.store.write(
+            create_session_once, key, session_id, caller.project_id, body, name, settings
+        )
     except BaseException:
         if subscription is not None:
             subscription.close()
         raise
-    if outcome.replayed:
-        if subscription is None:
-            return json_response(
-                await services.store.read(read_session, outcome.value, caller.project_id), 201
-            )
-        subscription.close()
-        return await replay_creation(services, caller, outcome.value, obfuscate=obfuscate)
+    if created is None:
+        if subscription is not None:
+            subscription.close()
+        return await _repeat(services, caller, body, outcome, obfuscate=obfuscate)
     if subscription is None:
-        return json_response(await services.store.read(read_session, session_id, caller.project_id), 201)
+        return json_response(created, 201)
     return EventStream(
         subscription,
         keepalive=services.settings.server.keepalive,
         status_code=201,
         until=FirstTurnEnd(),
     )
+
+
+async def _repeat(
+    services: Services, caller: Caller, body: SessionCreate, outcome: Outcome, *, obfuscate: bool
+) -> Response:
+    """Answer a creation whose key already created a session."""
+    if body.stream:
+        return await replay_creation(services, caller, outcome.value, obfuscate=obfuscate)
+    return json_response(await services.store.read(read_session, outcome.value, caller.project_id), 201)
 
 
 @routes.get("", response_model=Page[Session])
@@ -85,6 +99,9 @@ async def list_(
     return page_response(rows)
 
 
+list_.filters_metadata = True  # type: ignore[attr-defined]
+
+
 @routes.get("/{session_id}", response_model=Session)
 async def retrieve(services: UseServices, caller: UseCaller, session_id: str) -> Response:
     """One session with what it waits for."""
@@ -97,10 +114,11 @@ async def update(
 ) -> Response:
     """Change model, effort, tier, tools, metadata, caching or review of a session."""
     if body.agent is not None:
-        if body.agent.model is not None:
-            check_model(services, body.agent.model, "agent.model")
         check_tools(body.agent.tools or (), "agent.tools")
-        check_schemas(body.agent.tools, None, "agent.")
+        await check_schemas(body.agent.tools, None, "agent.")
+        current = await services.store.read(read_settings_of, session_id, caller.project_id)
+        if body.agent.model is not None or body.agent.reasoning is not None:
+            check_model(services, apply_session_update(current, body.agent), "agent.")
     check_review(body.review)
     return json_response(
         await services.store.write(update_session_once, key, session_id, caller.project_id, body)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from perdure import __version__
 from perdure.api.access import UseServices, json_response
 from perdure.api.errors import ERROR_RESPONSES
 from perdure.api.support import ENVIRONMENTS, TOOLS
+from perdure.store.tx import Tx
 from perdure.wire.errors import ServiceUnavailable
+
+READY_SECONDS = 2.0
 
 routes = APIRouter(tags=["status"], responses=ERROR_RESPONSES)
 
@@ -68,11 +73,12 @@ async def health() -> Response:
 
 @routes.get("/readyz", response_model=Health)
 async def ready(services: UseServices) -> Response:
-    """Whether the storage answers."""
+    """Whether the storage takes writes."""
     try:
-        await services.store.read(_probe)
+        async with asyncio.timeout(READY_SECONDS):
+            await services.store.write(_probe)
     except Exception as error:
-        raise ServiceUnavailable("The storage does not answer.") from error
+        raise ServiceUnavailable("The storage cannot be written now.") from error
     return json_response(Health(status="ready"))
 
 
@@ -90,5 +96,6 @@ async def capabilities() -> Response:
     )
 
 
-def _probe(conn: Connection) -> None:
-    conn.execute(text("SELECT 1")).one()
+def _probe(tx: Tx) -> None:
+    """A transaction that takes the writer's way and changes nothing."""
+    tx.conn.execute(text("SELECT 1")).one()

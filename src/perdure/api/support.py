@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from perdure.api.services import Services
+from perdure.models.registry import UnknownModel
 from perdure.schema.bounds import check_schema
 from perdure.schema.refusals import SchemaRefused
 from perdure.wire.agent_options import JsonSchemaFormat, JsonSchemaFormatParams, Text, TextParams
 from perdure.wire.agents import AgentSettings
 from perdure.wire.combinations import check_combination
 from perdure.wire.errors import InvalidRequest, ModelNotFound, NotFound
+from perdure.wire.jsontext import dumps
 from perdure.wire.sessions import SessionCreate
 from perdure.wire.tools import FunctionTool, WebSearchTool
 
@@ -19,57 +23,99 @@ ENVIRONMENTS = ("none",)
 TOOLS = ("function",)
 
 
-def check_model(services: Services, model: str, param: str) -> None:
-    """Raises ModelNotFound when no provider serves the name."""
-    if not services.registry.knows(model):
-        raise ModelNotFound(model, param)
+def check_model(
+    services: Services, settings: AgentSettings, prefix: str, model_param: str | None = None
+) -> None:
+    """Refuse a model that no provider serves, and an effort that it is known not to have.
+
+    Raises:
+        ModelNotFound, InvalidRequest: `param` is below `prefix`.
+    """
+    try:
+        capabilities = services.registry.resolve(settings.model).capabilities
+    except UnknownModel:
+        raise ModelNotFound(settings.model, model_param or f"{prefix}model") from None
+    effort = settings.reasoning.effort
+    if effort is not None and capabilities.efforts is not None and effort not in capabilities.efforts:
+        param = f"{prefix}reasoning.effort"
+        known = ", ".join(capabilities.efforts) or "none at all"
+        raise InvalidRequest(
+            f"Invalid '{param}': '{settings.model}' does not support this effort. Supported: {known}.",
+            param=param,
+        )
 
 
-def check_schemas(tools: Sequence[Any] | None, text: Text | TextParams | None, prefix: str) -> None:
+async def check_schemas(tools: Sequence[Any] | None, text: Text | TextParams | None, prefix: str) -> None:
     """Refuse schemas that no call could be held against, or that were made to exhaust a validator.
 
     Raises:
         InvalidRequest: `param` names the schema, the message the place in it.
     """
-    for index, tool in enumerate(tools or ()):
-        if isinstance(tool, FunctionTool):
-            _check_schema(tool.parameters, f"{prefix}tools[{index}].parameters")
+    schemas = [
+        (tool.parameters, f"{prefix}tools[{index}].parameters")
+        for index, tool in enumerate(tools or ())
+        if isinstance(tool, FunctionTool)
+    ]
     shape = None if text is None else text.format
     if isinstance(shape, JsonSchemaFormat | JsonSchemaFormatParams):
-        _check_schema(shape.schema_, f"{prefix}text.format.schema")
+        schemas.append((shape.schema_, f"{prefix}text.format.schema"))
+    unchecked = [(schema, param, _digest(schema)) for schema, param in schemas]
+    unchecked = [each for each in unchecked if each[2] not in _accepted]
+    if unchecked:
+        # A large schema takes tens of milliseconds: the streams of others go on meanwhile.
+        await asyncio.to_thread(_check_each, unchecked)
 
 
-def _check_schema(schema: Mapping[str, Any], param: str) -> None:
-    try:
-        check_schema(schema)
-    except SchemaRefused as error:
-        message = f"Invalid '{param}': {error.reason} (at {error.path})."
-        raise InvalidRequest(message, param=param) from error
+_accepted: dict[bytes, None] = {}
+_ACCEPTED_KEPT = 16_384
 
 
-def check_session(services: Services, body: SessionCreate, settings: AgentSettings) -> None:
+def _digest(schema: Mapping[str, Any]) -> bytes:
+    return sha256(dumps(schema)).digest()
+
+
+def _check_each(schemas: Sequence[tuple[Mapping[str, Any], str, bytes]]) -> None:
+    for schema, param, digest in schemas:
+        try:
+            check_schema(schema)
+        except SchemaRefused as error:
+            message = f"Invalid '{param}': {error.reason} (at {error.path})."
+            raise InvalidRequest(message, param=param) from error
+        if len(_accepted) >= _ACCEPTED_KEPT:
+            _accepted.clear()
+        _accepted[digest] = None
+
+
+async def check_session(services: Services, body: SessionCreate, settings: AgentSettings) -> None:
     """Refuse a session that this version could not run.
 
     Raises:
         ModelNotFound, InvalidRequest, NotFound: what it needs is not here; `param` names it.
     """
-    check_model(services, settings.model, "agent.model" if body.agent_id is None else "agent_id")
+    given = set() if body.agent is None else body.agent.model_fields_set
+    check_model(services, settings, "agent.", "agent.model" if "model" in given else "agent_id")
     kind = body.environment.type
     if kind not in ENVIRONMENTS:
         raise InvalidRequest(
-            f'Environments of type \'{kind}\' are not supported by this server yet. Use {{"type": "none"}}.',
+            f"Environments of type '{kind}' are not supported by this server yet. Use type 'none'.",
             param="environment.type",
         )
-    check_combination(settings.tools, body.environment)
-    check_tools(settings.tools, "agent.tools")
-    check_schemas(settings.tools, settings.text, "agent.")
+    # What comes with a saved agent is named by its id: the body has no such member.
+    tools = "agent.tools" if "tools" in given else None
+    check_combination(settings.tools, body.environment, param=tools or "agent_id")
+    check_tools(settings.tools, tools)
+    if body.agent is not None:
+        await check_schemas(body.agent.tools, body.agent.text, "agent.")
     if body.vault_ids:
         raise NotFound(f"No vault found with id '{body.vault_ids[0]}'.", param="vault_ids")
     check_review(body.review)
 
 
-def check_tools(tools: Sequence[Any], param: str) -> None:
-    """Refuse tools that cannot run here; a disabled web search is the same as none."""
+def check_tools(tools: Sequence[Any], param: str | None) -> None:
+    """Refuse tools that cannot run here; a disabled web search is the same as none.
+
+    `param` is where the list is in the body, or None for the tools of a saved agent.
+    """
     for index, tool in enumerate(tools):
         if isinstance(tool, FunctionTool):
             continue
@@ -77,7 +123,7 @@ def check_tools(tools: Sequence[Any], param: str) -> None:
             continue
         raise InvalidRequest(
             f"Tools of type '{tool.type}' are not supported by this server yet. Use function tools.",
-            param=f"{param}[{index}].type",
+            param="agent_id" if param is None else f"{param}[{index}].type",
         )
 
 

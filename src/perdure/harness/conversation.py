@@ -200,10 +200,14 @@ class _Builder:
             return ("The call failed without a reason." if failed else "(no output)"), failed
         if isinstance(content, str):
             return _bounded(content, self._result_bytes), failed
-        return tuple(
-            TextPart(_bounded(part.text, self._result_bytes)) if isinstance(part, TextPart) else part
-            for part in _parts(content)
-        ), failed
+        left = self._result_bytes
+        parts: list[Part] = []
+        for part in _parts(content):
+            if isinstance(part, TextPart):
+                part = TextPart(_bounded(part.text, left))
+                left = max(0, left - len(part.text.encode()))
+            parts.append(part)
+        return tuple(parts), failed
 
 
 def _parts(content: Sequence[dict[str, Any]]) -> tuple[Part, ...]:
@@ -221,12 +225,15 @@ def _arguments(arguments: Any) -> str:
 
 
 def _bounded(text: str, limit: int) -> str:
-    """Head and tail of a text that is too large to show, with its size."""
-    if len(text) <= limit:
+    """Head and tail of a text that has more than `limit` bytes, with its size."""
+    if len(text) * 4 <= limit:
+        return text
+    data = text.encode()
+    if len(data) <= limit:
         return text
     head, tail = limit * 3 // 4, limit // 4
-    omitted = len(text) - head - tail
+    omitted = len(data) - head - tail
     return (
-        f"{text[:head]}\n[… {omitted:,} of {len(text):,} characters are not shown; "
-        f"the full result is stored with the call …]\n{text[-tail:]}"
+        f"{data[:head].decode(errors='ignore')}\n[… {omitted:,} of {len(data):,} bytes are not shown; "
+        f"the full result is stored with the call …]\n{data[len(data) - tail :].decode(errors='ignore')}"
     )

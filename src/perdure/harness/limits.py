@@ -5,16 +5,18 @@ from __future__ import annotations
 from perdure.config.settings import Settings
 from perdure.store.boundary import Failure
 from perdure.store.rows import TurnRow
+from perdure.store.steps import Spent
 
 
-def exceeded(turn: TurnRow, settings: Settings) -> Failure | None:
-    """Why the turn may make no further model call, if it may not."""
+def exceeded(turn: TurnRow, settings: Settings, unsaved: Spent | None = None) -> Failure | None:
+    """Why the turn may make no further model call, if it may not; `unsaved` is not in its row yet."""
     limits = settings.limits
-    if turn.model_calls >= limits.model_calls_per_turn:
+    model_calls = turn.model_calls + (0 if unsaved is None else unsaved.model_calls)
+    active_us = turn.active_us + (0 if unsaved is None else unsaved.active_us)
+    if model_calls >= limits.model_calls_per_turn:
         return Failure(
             "usage_limit_exceeded",
-            f"The turn has made {turn.model_calls} model calls, which is the limit "
-            "(limits.model_calls_per_turn).",
+            f"The turn has made {model_calls} model calls, which is the limit (limits.model_calls_per_turn).",
         )
     if turn.tool_calls >= limits.tool_calls_per_turn:
         return Failure(
@@ -22,7 +24,7 @@ def exceeded(turn: TurnRow, settings: Settings) -> Failure | None:
             f"The turn has made {turn.tool_calls} tool calls, which is the limit "
             "(limits.tool_calls_per_turn).",
         )
-    if turn.active_us >= settings.work.turn_timeout * 1e6:
+    if active_us >= settings.work.turn_timeout * 1e6:
         return Failure(
             "request_timeout",
             f"The turn was active for longer than {int(settings.work.turn_timeout)} seconds.",

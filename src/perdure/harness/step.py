@@ -47,6 +47,7 @@ from perdure.wire.tools import FunctionTool
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 0.5
+NOTHING_SPENT = Spent(None, 0, 0)
 
 
 @dataclass(slots=True)
@@ -71,6 +72,8 @@ class Attempt:
     turn: TurnRow
     number: int
     began: float = field(default_factory=time.monotonic)
+    # What earlier attempts of the step cost that showed nothing and so wrote nothing.
+    before: Spent = NOTHING_SPENT
     writing: dict[int, Writing] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
     finished: Finished | None = None
@@ -83,7 +86,8 @@ class Attempt:
 
     def spent(self, *, model_calls: int = 1) -> Spent:
         usage = None if self.finished is None else self.finished.usage
-        return Spent(usage, int((time.monotonic() - self.began) * 1e6), model_calls)
+        active_us = int((time.monotonic() - self.began) * 1e6)
+        return Spent(usage, self.before.active_us + active_us, self.before.model_calls + model_calls)
 
 
 class Step:
@@ -99,6 +103,7 @@ class Step:
         self._turn = boundary.turn
         self._conversation = conversation
         self._arrived = arrived
+        self._unsaved = NOTHING_SPENT
 
     async def run(self) -> Boundary:
         """Make the step and pass the boundary behind it.
@@ -118,7 +123,10 @@ class Step:
         check_request(request)
         waited = 0.0
         for tries in range(1, self._deps.settings.retry.attempts + 1):
-            attempt = Attempt(self._turn, self._turn.model_calls)
+            attempt = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
+            limits = exceeded(self._turn, self._deps.settings, self._unsaved)
+            if limits is not None:
+                return await self._fail(attempt, limits, model_calls=0)
             try:
                 if not await self._stream(attempt, resolved, request):
                     return await self._abandon(attempt, None)
@@ -140,11 +148,13 @@ class Step:
                     self._conversation.update(boundary.items)
                     self._turn = boundary.turn
                     self._boundary = boundary
+                    self._unsaved = NOTHING_SPENT
                     request = build_request(boundary, self._conversation, resolved, self._deps.settings)
+                else:
+                    self._unsaved = attempt.spent()
                 if await self._cancelled_within(delay):
-                    return await self._abandon(
-                        Attempt(self._turn, self._turn.model_calls), None, model_calls=0
-                    )
+                    nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
+                    return await self._abandon(nothing, None, model_calls=0)
             except TimeoutError:
                 seconds = int(self._deps.settings.work.turn_timeout)
                 text = f"The turn was active for longer than {seconds} seconds."
@@ -155,25 +165,31 @@ class Step:
 
     async def _stream(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> bool:
         """Read the model's answer; False when a cancel was accepted first."""
-        remaining = self._deps.settings.work.turn_timeout - self._turn.active_us / 1e6
-        async with asyncio.timeout(max(remaining, 0.001)):
-            reading = asyncio.create_task(self._read(attempt, resolved, request))
-            watching = asyncio.create_task(self._cancel_accepted())
-            try:
-                await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
-                if reading.done():
-                    reading.result()
-                    return True
-                watching.result()
-                return False
-            finally:
-                for task in (reading, watching):
-                    task.cancel()
-                await asyncio.gather(reading, watching, return_exceptions=True)
+        reading = asyncio.create_task(self._read_in_time(attempt, resolved, request))
+        watching = asyncio.create_task(self._cancel_accepted())
+        try:
+            await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+                return True
+            watching.result()
+            return False
+        finally:
+            for task in (reading, watching):
+                task.cancel()
+            await asyncio.gather(reading, watching, return_exceptions=True)
+
+    async def _read_in_time(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
+        """Read the answer once a model call may start; waiting for that is not active time."""
+        async with self._deps.model_calls:
+            attempt.began = time.monotonic()
+            spent = self._turn.active_us + self._unsaved.active_us
+            remaining = self._deps.settings.work.turn_timeout - spent / 1e6
+            async with asyncio.timeout(max(remaining, 0.001)):
+                await self._read(attempt, resolved, request)
 
     async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
-        async with self._deps.model_calls, aclosing(resolved.model.stream(request)) as events:
-            attempt.began = time.monotonic()
+        async with aclosing(resolved.model.stream(request)) as events:
             reach("model:before-call")
             async for event in events:
                 if not attempt.writing and not attempt.outputs:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from perdure.config.faults import reach
-from perdure.store.migrate import migrate
+from perdure.store.migrate import HEAD, current_revision, migrate
 from perdure.store.tx import Announcement, Tx
 from perdure.wire.jsontext import dumps, loads
 
@@ -143,7 +143,7 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
     """One connection in one short write transaction, migrated first; for commands beside a server."""
     engine = open_engine(url)
     try:
-        migrate(engine)
+        _migrate_alone(engine, url)
         with engine.connect() as conn:
             control(conn, "BEGIN IMMEDIATE")
             try:
@@ -159,6 +159,21 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
 def control(conn: Connection, statement: str) -> None:
     """Transaction control, which the driver leaves to us."""
     conn.connection.driver_connection.execute(statement)  # type: ignore[union-attr]
+
+
+def _migrate_alone(engine: Engine, url: str) -> None:
+    """Bring the schema up to date; an old one that a server is using is left to that server."""
+    with engine.connect() as conn:
+        if current_revision(conn) == HEAD:
+            return
+    path = sqlite_path(url)
+    assert path is not None
+    lock = DirectoryLock(path)
+    lock.acquire()
+    try:
+        migrate(engine)
+    finally:
+        lock.release()
 
 
 class DirectoryLock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 from perdure.store.tables import idempotency
 from perdure.store.tx import Tx
@@ -41,6 +41,29 @@ class Outcome:
     replayed: bool
 
 
+def find_outcome(conn: Connection, key: IdempotencyKey) -> Outcome | None:
+    """What the first request with the key produced, if there was one.
+
+    Raises:
+        Conflict: the key was used with another body (`idempotency_conflict`).
+    """
+    stored = conn.execute(
+        select(idempotency).where(
+            idempotency.c.project_id == key.project_id,
+            idempotency.c.route == key.route,
+            idempotency.c.key_digest == key.key_digest,
+        )
+    ).first()
+    if stored is None:
+        return None
+    if stored.body_digest != key.body_digest:
+        raise Conflict(
+            "This Idempotency-Key was already used with a different request body. Use a new key.",
+            code="idempotency_conflict",
+        )
+    return Outcome(stored.outcome, replayed=True)
+
+
 # How long a key that created something is remembered, in microseconds.
 KEPT_US = 30 * 86_400 * 1_000_000
 
@@ -57,19 +80,9 @@ def run_once(
     """
     if key is None:
         return Outcome(operation(), replayed=False)
-    same = (
-        idempotency.c.project_id == key.project_id,
-        idempotency.c.route == key.route,
-        idempotency.c.key_digest == key.key_digest,
-    )
-    stored = tx.conn.execute(select(idempotency).where(*same)).first()
+    stored = find_outcome(tx.conn, key)
     if stored is not None:
-        if stored.body_digest != key.body_digest:
-            raise Conflict(
-                "This Idempotency-Key was already used with a different request body. Use a new key.",
-                code="idempotency_conflict",
-            )
-        return Outcome(stored.outcome, replayed=True)
+        return stored
     value = operation()
     tx.conn.execute(
         insert(idempotency),

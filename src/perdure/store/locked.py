@@ -29,7 +29,7 @@ from perdure.wire.errors import ErrorBody
 from perdure.wire.ids import ITEM, new_id
 from perdure.wire.items import OUTPUT_ITEM_TYPES
 from perdure.wire.sessions import Session
-from perdure.wire.turns import TurnErrorCode
+from perdure.wire.turns import TurnErrorCode, error_type
 
 
 class Fenced(Exception):
@@ -308,7 +308,7 @@ class LockedSession:
         )
 
     def say_error(self, code: TurnErrorCode, message: str) -> None:
-        error = ErrorBody(type="server_error", code=code, message=message, param=None)
+        error = ErrorBody(type=error_type(code), code=code, message=message, param=None)
         self._say(
             wire.SessionError(event_id=self._next_event_id(), session_id=self.id, error=error),
             {"error": {"code": code, "message": message}},

@@ -20,6 +20,7 @@ from perdure.store.tx import Tx
 from perdure.wire import events as wire
 from perdure.wire.errors import ErrorBody, InvalidRequest
 from perdure.wire.items import OutputText, SummaryText
+from perdure.wire.turns import error_type
 
 Entry = Mapping[str, Any]
 
@@ -142,7 +143,7 @@ class _Rebuild:
         if kind in _TURN_KINDS:
             return self._turn_event(_TURN_KINDS[kind], entry, identity)
         if kind == "error":
-            error = ErrorBody(type="server_error", **entry["error"])
+            error = ErrorBody(type=error_type(entry["error"]["code"]), **entry["error"])
             return wire.SessionError(event_id=identity, session_id=self._session["id"], error=error)
         item = self._item(entry["item"])
         return None if item is None else self._item_event(kind, entry, item, identity)

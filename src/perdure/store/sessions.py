@@ -74,9 +74,10 @@ def resolve_settings(
     return name, apply_overrides(settings, body.agent)
 
 
-def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate) -> str:
-    """Create a session and, with input, its first turn; returns its id."""
-    name, settings = resolve_settings(tx.conn, project_id, body)
+def create_session(
+    tx: Tx, session_id: str, project_id: str, body: SessionCreate, name: str | None, settings: AgentSettings
+) -> Session:
+    """Create a session under settings that were resolved and checked and, with input, its first turn."""
     row: dict[str, Any] = {
         "id": session_id,
         "project_id": project_id,
@@ -124,14 +125,27 @@ def create_session(tx: Tx, session_id: str, project_id: str, body: SessionCreate
         start_turn(session, messages)
         tx.announcements.append(Woken(session_id))
     session.save()
-    return session_id
+    return session.resource()
 
 
 def create_session_once(
-    tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, body: SessionCreate
-) -> Outcome:
-    """`create_session` under an idempotency key; the outcome's value is the session's id."""
-    return run_once(tx, key, lambda: create_session(tx, session_id, project_id, body))
+    tx: Tx,
+    key: IdempotencyKey | None,
+    session_id: str,
+    project_id: str,
+    body: SessionCreate,
+    name: str | None,
+    settings: AgentSettings,
+) -> tuple[Outcome, Session | None]:
+    """`create_session` under an idempotency key: the session's id as outcome, and the new session."""
+    created: list[Session] = []
+
+    def create() -> str:
+        created.append(create_session(tx, session_id, project_id, body, name, settings))
+        return session_id
+
+    outcome = run_once(tx, key, create)
+    return outcome, created[0] if created else None
 
 
 def update_session_once(
@@ -233,6 +247,16 @@ def find_session(conn: Connection, session_id: str, project_id: str) -> Row[Any]
     if row is None or row.deleted_us is not None or row.project_id != project_id:
         raise SessionGone(session_id)
     return row
+
+
+def read_settings_of(conn: Connection, session_id: str, project_id: str) -> AgentSettings:
+    """The newest settings of a session's agent.
+
+    Raises:
+        SessionGone: missing, deleted, or of another project.
+    """
+    row = dict(find_session(conn, session_id, project_id)._mapping)
+    return load_config(conn, row, row["config_version"]).settings
 
 
 def list_sessions(

@@ -36,6 +36,20 @@ TurnErrorCode = Literal[
 ]
 
 
+_TYPES = {
+    "authentication_error": "authentication_error",
+    "context_length_exceeded": "invalid_request_error",
+    "invalid_request": "invalid_request_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "resource_not_found": "invalid_request_error",
+}
+
+
+def error_type(code: TurnErrorCode) -> str:
+    """The family of a turn's error, as the `error` event names it."""
+    return _TYPES.get(code, "server_error")
+
+
 class TurnError(Resource):
     """Why a turn failed."""
 
