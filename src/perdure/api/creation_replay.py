@@ -11,11 +11,10 @@ from perdure.api.keyring import Caller
 from perdure.api.services import Services
 from perdure.api.streams import EventStream, FirstTurnEnd, catch_up
 from perdure.live.frames import EventFrame, Frame
-from perdure.store.history import list_items, list_turns
+from perdure.store.history import list_turns, load_turn_items
 from perdure.store.pages import PageRequest
 from perdure.store.snapshots import read_snapshot
 from perdure.wire import events as wire
-from perdure.wire.items import OUTPUT_ITEM_TYPES
 from perdure.wire.turns import Turn
 
 ENDED: dict[str, type[wire.TurnStateEvent]] = {
@@ -43,27 +42,19 @@ async def replay_creation(
         frames.append(_turn_frame(services, turn, wire.TurnCreated))
         if turn.status not in ENDED:
             return _respond(services, subscription, frames + live)
-        page = PageRequest(100, "asc")
-        outputs = 0
-        while True:
-            rows = await services.store.read(list_items, session_id, caller.project_id, page, turn_id=turn.id)
-            for item in rows.rows:
-                done = item.type in OUTPUT_ITEM_TYPES and getattr(item, "role", None) != "user"
-                frames.append(
-                    _frame(
-                        services,
-                        session_id,
-                        wire.ItemDone if done else wire.ItemAdded,
-                        session_id=session_id,
-                        turn_id=turn.id,
-                        item=item,
-                        output_index=outputs if done else None,
-                    )
+        for row in await services.store.read(load_turn_items, turn.id):
+            kind = wire.ItemAdded if row.output_index is None else wire.ItemDone
+            frames.append(
+                _frame(
+                    services,
+                    session_id,
+                    kind,
+                    session_id=session_id,
+                    turn_id=turn.id,
+                    item=row.resource,
+                    output_index=row.output_index,
                 )
-                outputs += done
-            if not rows.has_more:
-                break
-            page = PageRequest(100, "asc", str(rows.rows[-1].id))
+            )
         frames.append(_turn_frame(services, turn, ENDED[turn.status]))
         idle = snapshot.session
         if idle.status != "idle":

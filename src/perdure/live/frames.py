@@ -13,7 +13,7 @@ from typing import Literal
 
 import orjson
 
-from perdure.wire.events import Event, type_of
+from perdure.wire.events import Event, OutputTextDelta, ReasoningSummaryTextDelta, type_of
 
 KEEPALIVE = b": keepalive\n\n"
 _ALPHABET = string.ascii_letters + string.digits
@@ -50,9 +50,11 @@ class EventFrame:
     event: Event
     _encoded: bytes | None = None
 
-    def encoded(self, _obfuscate: bool) -> bytes:
+    def encoded(self, obfuscate: bool) -> bytes:
         if self._encoded is None:
             self._encoded = encode(self.event)
+        if obfuscate and isinstance(self.event, OutputTextDelta | ReasoningSummaryTextDelta):
+            return b'%b,"obfuscation":"%b"}\n\n' % (self._encoded[:-3], padding())
         return self._encoded
 
     def named_behind(self, seq: int) -> EventFrame:

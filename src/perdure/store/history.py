@@ -50,3 +50,11 @@ def load_items(conn: Connection, session_id: str, agent_id: str, after_pos: int)
         .order_by(items.c.pos)
     )
     return [item_row(row) for row in found]
+
+
+def load_turn_items(conn: Connection, turn_id: str) -> list[ItemRow]:
+    """The items of one turn, in order."""
+    return [
+        item_row(row)
+        for row in conn.execute(select(items).where(items.c.turn_id == turn_id).order_by(items.c.pos))
+    ]

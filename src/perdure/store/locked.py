@@ -53,6 +53,7 @@ class LockedSession:
         self._before = dict(row)
         self._turns: dict[str, TurnRow] = {}
         self._entries: list[dict[str, Any]] = []
+        self._unstored = 0
 
     @classmethod
     def lock(
@@ -320,6 +321,14 @@ class LockedSession:
         self._say(
             event.model_copy(update={"event_id": self._next_event_id()}), {"item": item.id, "part": part}
         )
+
+    def say_unstored(self, event: wire.Event) -> None:
+        """A delta: it leaves with the commit and in its order, and is never stored."""
+        self._unstored += 1
+        named = event.model_copy(
+            update={"event_id": event_id(self.id, self.row["seq"], f"d{self._unstored}e{self.row['epoch']}")}
+        )
+        self.tx.announcements.append(Published(self.id, self.row["epoch"], self.row["seq"], named))
 
     def _next_event_id(self) -> str:
         self.row["seq"] += 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select
 
 from perdure.store.accept import start_turn
 from perdure.store.agents import read_settings, stored_settings
@@ -17,14 +17,10 @@ from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.rows import call_row, session_resource
 from perdure.store.tables import (
     calls,
-    events,
-    idempotency,
     inbox,
-    items,
     session_configs,
     session_metadata,
     sessions,
-    turns,
 )
 from perdure.store.tx import Closed, Tx, Woken
 from perdure.wire import events as wire
@@ -210,27 +206,9 @@ def delete_session(tx: Tx, session_id: str, project_id: str) -> bool:
     session.row["metadata"] = {}
     session.row["epoch"] += 1
     session.save()
+    tx.conn.execute(insert(deletions), {"session_id": session_id, "deleted_us": tx.now_us})
     tx.announcements.append(Closed(session_id))
     return True
-
-
-def purge_deleted(tx: Tx, limit: int) -> int:
-    """Remove up to `limit` rows of deleted sessions; returns how many it removed (0: nothing left)."""
-    removed = 0
-    gone = select(sessions.c.id).where(sessions.c.deleted_us.is_not(None)).where(sessions.c.item_pos >= 0)
-    for (session_id,) in tx.conn.execute(gone.limit(16)).fetchall():
-        batch = (
-            select(items.c.pos).where(items.c.session_id == session_id).limit(max(limit - removed, 1))
-        ).scalar_subquery()
-        done = tx.conn.execute(items.delete().where(items.c.session_id == session_id, items.c.pos.in_(batch)))
-        removed += done.rowcount
-        if removed >= limit:
-            return removed
-        for table in (turns, calls, inbox, events, session_configs, session_metadata, idempotency):
-            removed += tx.conn.execute(table.delete().where(table.c.session_id == session_id)).rowcount
-        # A negative position marks the tombstone as empty.
-        tx.conn.execute(update(sessions).where(sessions.c.id == session_id), {"item_pos": -1})
-    return removed
 
 
 def read_session(conn: Connection, session_id: str, project_id: str) -> Session:

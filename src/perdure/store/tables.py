@@ -101,7 +101,14 @@ sessions = Table(
     Index(None, "project_id", "agent_id", "created_us", "id"),
     Index(None, "turn_id"),
     Index(None, "wake_at"),
-    Index(None, "deleted_us"),
+)
+
+# Deleted sessions whose rows are still to be removed; the session's own row stays as a tombstone.
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("session_id", Id, primary_key=True),
+    Column("deleted_us", BigInteger, nullable=False),
 )
 
 session_configs = Table(

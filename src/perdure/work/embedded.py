@@ -15,8 +15,9 @@ from perdure.harness.advance import advance
 from perdure.harness.deps import Deps
 from perdure.store.engine import now_us
 from perdure.store.idempotency import forget_keys
+from perdure.store.purge import purge_deleted
 from perdure.store.replay import forget_events
-from perdure.store.sessions import due_sessions, purge_deleted, unfinished_sessions
+from perdure.store.sessions import due_sessions, unfinished_sessions
 
 log = logging.getLogger(__name__)
 

@@ -54,6 +54,12 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_calls_session_id_state"), "calls", ["session_id", "state"], unique=False)
     op.create_table(
+        "deletions",
+        sa.Column("session_id", sa.String(length=64), nullable=False),
+        sa.Column("deleted_us", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("session_id", name=op.f("pk_deletions")),
+    )
+    op.create_table(
         "events",
         sa.Column("session_id", sa.String(length=64), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
@@ -157,7 +163,6 @@ def upgrade() -> None:
         sa.Column("deleted_us", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
-    op.create_index(op.f("ix_sessions_deleted_us"), "sessions", ["deleted_us"], unique=False)
     op.create_index(
         op.f("ix_sessions_project_id_agent_id_created_us_id"),
         "sessions",
