@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from perdure.api.keyring import DEFAULT_PROJECT
-from perdure.store.engine import SqliteStore
 from perdure.store.sessions import create_session
+from perdure.store.sqlite import SqliteStore
 from perdure.wire.ids import new_id
 from perdure.wire.sessions import SessionCreate
 

@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from perdure.store import engine
-from perdure.store.engine import SqliteStore, StoreError, open_engine, open_sync_connection
+from perdure.store import sqlite
+from perdure.store.engine import StoreError, open_engine, open_sync_connection
 from perdure.store.migrate import SchemaTooNew, migrate
+from perdure.store.sqlite import SqliteStore
 from perdure.store.tables import session_configs
 from perdure.store.tx import Announcement, Closed, Tx
 
@@ -78,14 +79,14 @@ async def test_the_write_of_a_cancelled_waiter_lands_and_is_announced(
 async def test_a_commit_that_fails_fails_every_member_and_announces_nothing(
     store: SqliteStore, announced: list[Announcement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = engine.control
+    run = sqlite.control
 
     def failing(conn: Connection, statement: str) -> None:
         if statement == "COMMIT":
             raise OSError("the disk is full")
         run(conn, statement)
 
-    monkeypatch.setattr(engine, "control", failing)
+    monkeypatch.setattr(sqlite, "control", failing)
     results = await asyncio.gather(*(store.write(put, f"s{n}") for n in range(5)), return_exceptions=True)
     monkeypatch.undo()
     assert all(isinstance(result, OSError) for result in results)

@@ -12,7 +12,8 @@ from perdure.config.settings import Settings
 from perdure.harness.deps import Deps
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
-from perdure.store.engine import SqliteStore, Store
+from perdure.store.engine import Store
+from perdure.store.sqlite import SqliteStore
 from perdure.store.tx import Announcement, Closed, Published, Woken
 from perdure.work.embedded import EmbeddedWork
 

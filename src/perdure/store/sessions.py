@@ -17,6 +17,7 @@ from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.rows import call_row, session_resource
 from perdure.store.tables import (
     calls,
+    deletions,
     inbox,
     session_configs,
     session_metadata,
