@@ -332,7 +332,7 @@ async def test_a_conversation_in_any_weather(road: Road, client: AsyncOpenAI, se
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", range(10))
 async def test_a_long_conversation_in_any_weather(
     road: Road, client: AsyncOpenAI, seed: str, part: int
 ) -> None:

@@ -177,7 +177,7 @@ class Reader(Traveller):
 
 
 class Replayer(Traveller):
-    """Comes back with the id of the last event it has seen, and reads nothing.
+    """Comes back with the id of the last event it has seen, and reads nothing again.
 
     `told` are the ids and types of the events it was told behind `first`, without the deltas.
     """
@@ -210,6 +210,7 @@ class Replayer(Traveller):
             return None
 
     async def _follow(self, created: AsyncIterator[Json] | None) -> None:
+        await self._look()
         while True:
             events = self._events(after=self.cursor) if created is None else created
             try:

@@ -15,7 +15,7 @@ from .scenario import check_scenario, run_scenario
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = 6
+SAMPLES = 5
 """Scenarios of a short run."""
 SHARDS = 16
 """Tests among which a long run spreads all points."""

@@ -10,13 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from perdure.api.keyring import DEFAULT_PROJECT
-from perdure.store.sessions import create_session
-from perdure.store.sqlite import SqliteStore
-from perdure.wire.ids import new_id
-from perdure.wire.sessions import SessionCreate
-
-from .database import FILE, query
+from .database import query
 from .drive import DEADLINE, PAUSE, write_config
 from .forge import Forge
 from .model import MODEL, Model
@@ -24,20 +18,22 @@ from .model import MODEL, Model
 pytestmark = pytest.mark.slow
 
 TURNS = 1000
+CLIENTS = 40
 
 
-async def create_sessions(data_dir: Path) -> None:
-    """Sessions with a queued turn each, as a server that died right away would leave them."""
-    body = SessionCreate.model_validate(
-        {"agent": {"model": MODEL}, "environment": {"type": "none"}, "input": "Wait for me."}
-    )
-    store = await SqliteStore.open(f"sqlite:///{data_dir / FILE}", lambda _: None)
-    try:
+async def create_sessions(forge: Forge) -> None:
+    """Sessions whose model is held, or waits for its turn."""
+    body = {"agent": {"model": MODEL}, "environment": {"type": "none"}, "input": "Wait for me."}
+    headers = {"Authorization": f"Bearer {forge.api_key}", "OpenAI-Beta": "agents=v1"}
+    async with httpx2.AsyncClient(base_url=forge.base_url, headers=headers, timeout=DEADLINE) as client:
+
+        async def create(count: int) -> None:
+            for _ in range(count):
+                assert (await client.post("/agents/sessions", json=body)).status_code == 201
+
         async with asyncio.TaskGroup() as group:
-            for _ in range(TURNS):
-                group.create_task(store.write(create_session, new_id("sess"), DEFAULT_PROJECT, body))
-    finally:
-        await store.close()
+            for _ in range(CLIENTS):
+                group.create_task(create(TURNS // CLIENTS))
 
 
 def until(condition: Callable[[], bool]) -> float:
@@ -53,7 +49,6 @@ async def test_all_unfinished_turns_are_taken_up_by_the_next_server(
     forge: Forge, model: Model, tmp_path: Path
 ) -> None:
     config, data_dir = write_config(tmp_path, model), tmp_path / "data"
-    await create_sessions(data_dir)
 
     def claimed(times: int) -> bool:
         found = query(data_dir, "SELECT count(*) FROM sessions WHERE epoch >= ?", times)
@@ -64,6 +59,7 @@ async def test_all_unfinished_turns_are_taken_up_by_the_next_server(
         return found == [(TURNS,)]
 
     forge.start(config, data_dir, {})
+    await create_sessions(forge)
     until(lambda: claimed(1))
     until(model.hold.reached.is_set)
     forge.kill()

@@ -17,7 +17,7 @@ from .script import FUNCTIONS, HOLDERS
 from .streams import Follower, Reader, check_session, expected_snapshot, is_told, numbered, told_again
 
 DEADLINE = 30.0
-STUCK = 4.0
+STUCK = 8.0
 """A session that is not where it must be, and does not change for this many seconds, will not get there."""
 PAUSE = 0.005
 

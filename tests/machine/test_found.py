@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from perdure.live.hub import Hub
 from perdure.wire.events import ItemAdded, ItemDone
 from perdure.wire.items import AssistantMessageItem
 
+from .life import wait_for
 from .rules import Result
 from .test_machine import SessionMachine
 
@@ -50,6 +52,17 @@ def test_messages_between_two_cancels_of_an_idle_session_are_kept(state: Session
     batch = [("cancel", None), ("say", ["say", "hold"]), ("cancel", None), ("say", ["think"])]
     state.batch(slot=0, batch=batch, keyed=True, settle=True)
     state.repeat(slot=0)
+
+
+def test_the_idle_of_a_dropped_call_tells_when_the_session_was_last_active(state: SessionMachine) -> None:
+    state.first(word="async", stream=False)
+    life = state.life(0)
+    before = life.seen
+    assert before is not None
+    wait_for(lambda: time.time() >= before.session["last_active_at"] + 1.01, "the clock stands still")
+    state.cancel(slot=0, settle=True)
+    assert life.seen is not None
+    assert life.seen.session["last_active_at"] > before.session["last_active_at"]
 
 
 @pytest.mark.parametrize("word", ["think", "two", "mixed", "stubborn", "tear", "break", "mute"])

@@ -182,6 +182,15 @@ class SessionMachine(RuleBasedStateMachine):
         chosen = calls[which % len(calls)] if calls else which
         self.post(slot, [("answer", (chosen, result, "call"))], True, settle)
 
+    @rule(slot=slots, which=st.integers(0, 2), other=st.sampled_from((None, Result(True, "8"), Result(True))))
+    def answer_again(self, slot: int, which: int, other: Result | None) -> None:
+        """The accepted result of a call once more, or a different one."""
+        life = self.life(slot)
+        given = [(n, call.result) for n, call in enumerate(life.world.calls) if call.result is not None]
+        if given and life.rested:
+            number, result = given[which % len(given)]
+            self.post(slot, [("answer", (number, other or result, "call"))], True, True)
+
     @rule(slot=slots, settle=patience)
     def cancel(self, slot: int, settle: bool) -> None:
         self.post(slot, [("cancel", None)], False, settle)
@@ -353,7 +362,7 @@ def test_sessions_live_by_the_rules(machine_server: ServerProcess, request: pyte
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=300 if long else 12,
+            max_examples=150 if long else 12,
             stateful_step_count=40 if long else 15,
             deadline=None,
             database=None,

@@ -63,6 +63,7 @@ def accept_once(
 
 def start_turn(session: LockedSession, messages: Sequence[UserMessageInput]) -> TurnRow:
     """A queued turn with its user items on an idle session, and the status that follows."""
+    session.touch()
     turn = session.insert_turn()
     session.say_turn(wire.TurnCreated, turn)
     for message in messages:
@@ -131,6 +132,7 @@ class _Admission:
         held = session.calls("open")
         drop_calls(session, held)
         if held:
+            session.touch()
             session.say_session(wire.SessionIdle)
             self.settled = True
 
