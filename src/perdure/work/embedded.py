@@ -6,6 +6,7 @@ A session that waits has no task. Deadlines are rows; one sweep looks at them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from dataclasses import dataclass, field
@@ -104,7 +105,10 @@ class EmbeddedWork:
                 log.exception("advancing session %s failed", session_id)
                 failures += 1
                 run.again = True
-                await asyncio.sleep(min(2.0**failures / 4, RETRY_SECONDS))
+                run.arrived.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(2.0**failures / 4, RETRY_SECONDS)):
+                        await run.arrived.wait()
             if not run.again or self._draining:
                 return
 
