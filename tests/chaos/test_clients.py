@@ -168,7 +168,7 @@ async def travel_together(server: ServerProcess, seed: str, clients: int, rounds
 async def test_clients_behind_a_bad_network_know_everything_and_do_it_once(
     server: ServerProcess, seed: str
 ) -> None:
-    await travel_together(server, seed, clients=4, rounds=3)
+    await travel_together(server, seed, clients=4, rounds=2)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ The provider refuses a request that is not well formed; every test ends with the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from tests.providers.responses import ResponsesProvider
 from tests.providers.server import KEY, FakeProvider, Recorded
 from tests.server import ServerProcess, scripted_config
 
+from perdure.models.errors import ModelError
+from perdure.models.transport import Transport
+
 from .picture import Json, text_of
 from .proxy import Proxy, Weather
 from .test_clients import WEATHER
@@ -28,7 +32,7 @@ from .traveller import said
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 DEADLINE = 120.0
-SILENCE = 0.6
+SILENCE = 0.4
 ATTEMPTS = 2
 SETTINGS = f"""
 [retry]
@@ -160,7 +164,7 @@ LONG = pytest.mark.long
 COMPLETED = [
     pytest.param(Weather("cut", after=0), [], 2, id="cut before the first byte"),
     pytest.param(Weather("reset", after=0), [], 2, id="reset before the first byte", marks=LONG),
-    pytest.param(Weather("stall", after=0), [], 2, id="half-open before the first byte"),
+    pytest.param(Weather("stall", after=0), [], 2, id="half-open before the first byte", marks=LONG),
     pytest.param(Weather("cut", after=40), [], 2, id="cut in the head", marks=LONG),
     pytest.param(Weather("reset", after=0, way="up"), [], 1, id="reset before the request", marks=LONG),
     pytest.param(Weather("cut", after=300, way="up"), [], 1, id="cut in the request"),
@@ -204,7 +208,7 @@ async def test_a_reset_in_mid_text_keeps_what_had_arrived(road: Road, client: As
     await talk.check_usable()
 
 
-@pytest.mark.parametrize("end", ["cut", "reset", "stall"])
+@pytest.mark.parametrize("end", ["cut", "stall", pytest.param("reset", marks=LONG)])
 async def test_a_call_that_broke_off_is_never_asked_for(road: Road, client: AsyncOpenAI, end: Any) -> None:
     road.proxy.queue(Weather(end, after=MIDDLE_OF_CALL))
     road.provider.queue(ASKING, ASKING, STORY)
@@ -220,7 +224,7 @@ async def test_a_call_that_broke_off_is_never_asked_for(road: Road, client: Asyn
     await talk.check_usable()
 
 
-@pytest.mark.parametrize("end", ["cut", "stall"])
+@pytest.mark.parametrize("end", ["cut", pytest.param("stall", marks=LONG)])
 async def test_a_step_behind_a_result_is_made_again_and_the_call_is_not(
     road: Road, client: AsyncOpenAI, end: Any
 ) -> None:
@@ -269,6 +273,30 @@ async def test_a_provider_that_is_not_there_is_a_failed_connection(road: Road, c
     (turn,) = await talk.turns()
     assert (turn["status"], turn["error"]["code"]) == ("failed", "connection_failed")
     await talk.check_usable()
+
+
+@pytest.mark.parametrize(("after", "whole"), [(END, True), (MIDDLE_OF_TEXT, False)])
+async def test_what_arrived_before_the_cut_is_read_however_late(seed: str, after: bytes, whole: bool) -> None:
+    """The reader is busy while the rest of the answer and the end of the connection arrive."""
+    transport = Transport()
+    async with (
+        asyncio.timeout(DEADLINE),
+        ChatProvider(STORY, strict=False) as provider,
+        Proxy(("127.0.0.1", provider._port), seed) as proxy,
+    ):
+        proxy.queue(Weather("cut", after=after))
+        headers = {"Authorization": f"Bearer {KEY}"}
+        url = f"{proxy.url}/v1{provider.PATH}"
+        async with transport.post(provider.settings(), url, headers, {"model": "fake"}) as answer:
+            while answer._response.content.exception() is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            chunks: list[Json] = []
+            with contextlib.nullcontext() if whole else pytest.raises(ModelError, match="closed"):
+                async for batch in answer:
+                    chunks += batch
+    await transport.close()
+    told = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    assert told == (TOLD if whole else "Once upon a ")
 
 
 def a_plan(recorded: Recorded) -> Plan:

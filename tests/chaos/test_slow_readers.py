@@ -124,6 +124,8 @@ def test_stuck_readers_cost_neither_memory_nor_anybody_else_time(
     Flood(client, server, create(client, "flood"), FLOODS).wait()
     without = most_memory(server)
     session_id, other = create(client, "flood"), create(client, "echo")
+    with open_stream(server, other) as stream:
+        stream.events_to(IDLE)
     with ExitStack() as stack:
         stuck = [
             stack.enter_context(open_stream(server, session_id, receive_buffer=4096)) for _ in range(STUCK)

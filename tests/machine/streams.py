@@ -176,13 +176,11 @@ class Follower:
     def _said_difference(self, world: World, said: list[tuple[Any, ...]]) -> str | None:
         expected = list(world.said)
         if self._from_start and self.reader.ended:
-            ended = [what[:1] == ("turn",) and what[1] in ENDED for what in expected]
-            end = next(
-                n for n, what in enumerate(expected) if what[:2] == ("session", "idle") and any(ended[:n])
-            )
-            expected = expected[: end + 1]
-            return None if said == expected else "the creation stream differs"
-        if self._from_start and world.status == "idle":
+            end = _first_end(expected)
+            if end is None:
+                return "the creation stream has ended"
+            return None if said == expected[:end] else "the creation stream differs"
+        if self._from_start and _first_end(expected) is not None:
             return "the creation stream has not ended"
         if self.starts_at is not None and self.snapshot is not None:
             live = said[len(self.snapshot) :]
@@ -368,6 +366,16 @@ def expected_snapshot(world: World) -> list[tuple[Any, ...]]:
         if item.kind == "user" and item.turn == world.current
     ]
     return [session, *messages, *added]
+
+
+def _first_end(said: list[tuple[Any, ...]]) -> int | None:
+    """Where a creation stream ends: behind the first idle that follows the end of a turn."""
+    ended = False
+    for number, what in enumerate(said, 1):
+        ended = ended or (what[0] == "turn" and what[1] in ENDED)
+        if ended and what[:2] == ("session", "idle"):
+            return number
+    return None
 
 
 def told_again(world: World) -> list[tuple[Any, ...]]:

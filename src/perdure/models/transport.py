@@ -172,15 +172,15 @@ class Answer:
         raise StopAsyncIteration
 
     async def _read(self) -> bytes:
+        content = self._response.content
         try:
-            if self.patience is None:
-                return await self._response.content.readany()
-            try:
-                async with asyncio.timeout(self.patience):
-                    return await self._response.content.readany()
-            except (aiohttp.ClientError, OSError):
-                return b""
+            async with asyncio.timeout(self.patience):
+                return await content.readany()
         except (aiohttp.ClientError, OSError) as error:
+            # What arrived before the connection broke is still there, but readany() raises first.
+            arrived = content._read_nowait(-1)
+            if arrived or self.patience is not None:
+                return arrived
             raise faults.broken(self._provider, error) from error
 
     def _last(self) -> list[bytes]:
