@@ -42,11 +42,9 @@ async def advance(
         if conversation is None:
             if boundary.state != "run":
                 return
-            conversation = Conversation(())
-        # The API has added user messages since, too.
-        agent_id = boundary.config.agent.id
-        newer = await deps.store.read(load_items, session_id, agent_id, conversation.last_pos)
-        conversation.update(newer)
+            # Everything there is; a kept conversation lacks only what the boundary brings.
+            agent_id = boundary.config.agent.id
+            conversation = Conversation(await deps.store.read(load_items, session_id, agent_id))
         while boundary.state == "run" and not draining():
             conversation.update(boundary.items)
             boundary = await _step(deps, boundary, conversation, arrived)

@@ -38,14 +38,12 @@ class Conversation:
         self._items: dict[str, ItemRow] = {}
         self._finished: _Finished | None = None
         self.size = 0
-        self.last_pos = 0
         self.update(items)
 
     def update(self, items: Iterable[ItemRow]) -> None:
         """Take in items that were added (in order) or changed."""
         for item in items:
             self._items[item.id] = item
-            self.last_pos = max(self.last_pos, item.pos)
             # Roughly the JSON kept in memory, counted again when an item changes.
             self.size += len(dumps(item.data)) + 200
 

@@ -83,6 +83,9 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
     if waiting and all(row["kind"] == "message" for row in session.inbox()):
         return None
     session.row["epoch"] += 1
+    if turn is not None and turn.status == "queued":
+        # What the API recorded with the turn is new to its owner.
+        session.note_items(turn)
     if turn is not None and turn.status == "in_progress":
         close_torn_items(session, turn)
         # The owner before us broke off a model call, or was about to make one: it is counted, so that

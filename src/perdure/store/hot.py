@@ -19,6 +19,7 @@ CALL = Statement(
         calls.c.session_id == bindparam("session_id"), calls.c.call_id == bindparam("call_id")
     )
 )
+TURN_ITEMS = Statement(select(items).where(items.c.turn_id == bindparam("turn_id")).order_by(items.c.pos))
 ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
 INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
 INSERT_ITEM = insert_into(items)

@@ -114,6 +114,12 @@ class LockedSession:
             return []
         return hot.INBOX.fetch(self.tx.conn, {"session_id": self.id})
 
+    def note_items(self, turn: TurnRow) -> None:
+        """Count the items of a turn as changed by this transaction."""
+        for row in hot.TURN_ITEMS.fetch(self.tx.conn, {"turn_id": turn.id}):
+            item = ItemRow(**row)
+            self.changed[item.id] = item
+
     # ---- writing
 
     def queue_input(self, kind: str, payload: Any) -> None:
