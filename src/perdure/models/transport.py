@@ -177,8 +177,10 @@ class Answer:
             async with asyncio.timeout(self.patience):
                 return await content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            # What arrived before the connection broke is still there, but readany() raises first.
-            arrived = content._read_nowait(-1)
+            # What arrived before the connection broke is still there, but readany() raises first, and
+            # there is no public way to it.
+            read_rest = getattr(content, "_read_nowait", None)
+            arrived: bytes = b"" if read_rest is None else read_rest(-1)
             if arrived or self.patience is not None:
                 return arrived
             raise faults.broken(self._provider, error) from error
