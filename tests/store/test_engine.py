@@ -106,6 +106,12 @@ async def test_a_command_may_write_beside_the_engine(store: SqliteStore, tmp_pat
     assert await store.read(names) == {"cli"}
 
 
+async def test_nobody_else_may_read_the_database(store: SqliteStore, tmp_path: Path) -> None:
+    await store.write(put, "private")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
 async def test_the_lock_is_free_after_closing(tmp_path: Path) -> None:
     for _ in range(2):
         opened = await SqliteStore.open(f"sqlite:///{tmp_path}/q.db", lambda _: None)

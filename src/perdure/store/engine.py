@@ -105,6 +105,8 @@ def open_engine(url: str) -> Engine:
     if path is None:
         raise StoreError("An in-memory database would lose accepted input; name a file")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Conversations are nobody else's to read; SQLite gives its other files the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return _connect_sqlite(url)
 
 
