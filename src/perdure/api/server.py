@@ -88,6 +88,7 @@ async def _serve(settings: Settings) -> int:
                     log_config=None,
                     access_log=False,
                     server_header=False,
+                    proxy_headers=False,  # nothing here looks at the client's address
                     date_header=False,
                     lifespan="off",
                     timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),

@@ -73,7 +73,7 @@ def _connect_sqlite(url: str) -> Engine:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA busy_timeout=10000")
-        cursor.execute("PRAGMA cache_size=-16384")
+        cursor.execute("PRAGMA cache_size=-4096")
         cursor.execute("PRAGMA temp_store=MEMORY")
         cursor.close()
 
