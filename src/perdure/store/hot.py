@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import bindparam, delete, select
 
 from perdure.store.statements import Statement, insert_into, update_where
-from perdure.store.tables import calls, events, inbox, items, sessions, turns
+from perdure.store.tables import calls, events, inbox, items, session_configs, sessions, turns
 
 LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
 TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
@@ -23,6 +23,8 @@ TURN_ITEMS = Statement(select(items).where(items.c.turn_id == bindparam("turn_id
 ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
 INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
 INSERT_ITEM = insert_into(items)
+INSERT_SESSION = insert_into(sessions)
+INSERT_CONFIG = insert_into(session_configs)
 INSERT_TURN = insert_into(turns)
 INSERT_CALL = insert_into(calls)
 INSERT_EVENTS = insert_into(events)

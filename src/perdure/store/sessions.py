@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select
 
+from perdure.store import hot
 from perdure.store.accept import start_turn
 from perdure.store.agents import read_settings, stored_settings
 from perdure.store.configs import load_config
@@ -19,7 +20,6 @@ from perdure.store.tables import (
     calls,
     deletions,
     inbox,
-    session_configs,
     session_metadata,
     sessions,
 )
@@ -106,10 +106,9 @@ def create_session(
         "wake_at": None,
         "deleted_us": None,
     }
-    tx.conn.execute(insert(sessions), row)
-    tx.conn.execute(
-        insert(session_configs),
-        {"session_id": session_id, "version": 1, "settings": stored_settings(settings)},
+    hot.INSERT_SESSION.execute(tx.conn, row)
+    hot.INSERT_CONFIG.execute(
+        tx.conn, {"session_id": session_id, "version": 1, "settings": stored_settings(settings)}
     )
     _write_metadata(tx, row)
     session = LockedSession(tx, row)
@@ -161,8 +160,8 @@ def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate
         settings = apply_session_update(session.config().settings, body.agent)
         session.row["config_version"] += 1
         session.new_version = session.row["config_version"]
-        tx.conn.execute(
-            insert(session_configs),
+        hot.INSERT_CONFIG.execute(
+            tx.conn,
             {
                 "session_id": session_id,
                 "version": session.row["config_version"],
