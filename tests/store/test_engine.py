@@ -38,6 +38,10 @@ def put(tx: Tx, name: str, *, fail: bool = False) -> str:
     return name
 
 
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
+
+
 def names(conn: Connection) -> set[str]:
     return {row[0] for row in conn.execute(select(session_configs.c.session_id))}
 
@@ -108,8 +112,7 @@ async def test_a_command_may_write_beside_the_engine(store: SqliteStore, tmp_pat
 
 async def test_nobody_else_may_read_the_database(store: SqliteStore, tmp_path: Path) -> None:
     await store.write(put, "private")
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert set(modes.values()) == {0o600}, modes
+    assert set(modes(tmp_path).values()) == {0o600}
 
 
 async def test_the_lock_is_free_after_closing(tmp_path: Path) -> None:
