@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from openai import APIConnectionError, OpenAI
+from tests.conformance.scripts import SETTINGS
 
 from .forge import Forge, ServerDied
 from .model import Model, provider_table
@@ -21,18 +22,6 @@ T = TypeVar("T")
 DEADLINE = 60.0
 PAUSE = 0.02
 KILLED = -9
-SETTINGS = """
-[server]
-keepalive = 0.5
-
-[work]
-drain = 0.5
-
-[retry]
-attempts = 2
-base_delay = 0.01
-max_delay = 0.02
-"""
 
 
 def write_config(home: Path, model: Model, settings: str = SETTINGS) -> Path:

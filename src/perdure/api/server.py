@@ -95,6 +95,7 @@ async def _serve(settings: Settings) -> int:
                     timeout_keep_alive=75,
                 )
             )
+            await services.work.start()
             await server.serve(sockets=[listener])
             return 0 if server.started else 1
         finally:

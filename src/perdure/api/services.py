@@ -37,6 +37,8 @@ class Services:
 async def open_services(settings: Settings, *, bootstrap_key: str | None = None) -> AsyncIterator[Services]:
     """Open the store, the loop and the model registry; hand sessions back and close on the way out.
 
+    Nothing runs before `work.start()`: a server that cannot serve must not call a model.
+
     Raises:
         StoreError, SchemaTooNew, ConfigError: the server cannot run with these settings.
     """
@@ -58,7 +60,6 @@ async def open_services(settings: Settings, *, bootstrap_key: str | None = None)
     try:
         deps = Deps(settings, store, hub, registry, asyncio.Semaphore(settings.work.model_concurrency))
         work = EmbeddedWork(deps)
-        await work.start()
         try:
             yield Services(settings, store, hub, registry, work, Keyring(store, bootstrap_key))
         finally:

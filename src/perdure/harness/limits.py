@@ -8,11 +8,11 @@ from perdure.store.rows import TurnRow
 from perdure.store.steps import Spent
 
 
-def exceeded(turn: TurnRow, settings: Settings, unsaved: Spent | None = None) -> Failure | None:
+def exceeded(turn: TurnRow, settings: Settings, unsaved: Spent) -> Failure | None:
     """Why the turn may make no further model call, if it may not; `unsaved` is not in its row yet."""
     limits = settings.limits
-    model_calls = turn.model_calls + (0 if unsaved is None else unsaved.model_calls)
-    active_us = turn.active_us + (0 if unsaved is None else unsaved.active_us)
+    model_calls = turn.model_calls + unsaved.model_calls
+    active_us = turn.active_us + unsaved.active_us
     if model_calls >= limits.model_calls_per_turn:
         return Failure(
             "usage_limit_exceeded",

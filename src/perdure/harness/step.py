@@ -111,9 +111,6 @@ class Step:
         Raises:
             Fenced, SessionGone: another owner took over, or the session is gone; nothing was written.
         """
-        limits = exceeded(self._turn, self._deps.settings)
-        if limits is not None:
-            return await self._fail(Attempt(self._turn, self._turn.model_calls), limits, model_calls=0)
         try:
             resolved = self._deps.registry.resolve(self._boundary.turn_config.settings.model)
         except UnknownModel as error:
