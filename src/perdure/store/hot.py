@@ -44,7 +44,7 @@ UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
 
 # What owners and the API change of a session's row, written whole at each save.
 _MUTABLE = (
-    "status", "epoch", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
+    "status", "epoch", "owner", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
     "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
     "usage_unknown", "turn_id", "wake_at", "deleted_us",
 )  # fmt: skip

@@ -84,6 +84,7 @@ def create_session(
         "config_version": 1,
         "status": "idle",
         "epoch": 0,
+        "owner": None,
         "seq": 0,
         "item_pos": 0,
         "inbox_pos": 0,

@@ -74,6 +74,8 @@ sessions = Table(
     Column("status", String(20), nullable=False),
     # Fencing: each owner bumps it, every write of an owner is conditional on it.
     Column("epoch", BigInteger, nullable=False),
+    # The worker that runs the session, or ran it when it died; null while nobody has to.
+    Column("owner", Id, nullable=True),
     # The last event sequence, item position and inbox position handed out.
     Column("seq", BigInteger, nullable=False),
     Column("item_pos", BigInteger, nullable=False),
@@ -109,6 +111,19 @@ deletions = Table(
     metadata,
     Column("session_id", Id, primary_key=True),
     Column("deleted_us", BigInteger, nullable=False),
+)
+
+# The processes that run sessions of this database. A row says who an owner is; whether it lives is
+# told by the lock its process holds in the database, and by how old its heartbeat is.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("host", JSON, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_us", BigInteger, nullable=False),
+    # By the database's clock.
+    Column("heartbeat_us", BigInteger, nullable=False),
 )
 
 session_configs = Table(
