@@ -169,8 +169,8 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         {"PERDURE_SERVER_MAX_BODY": "much", "PERDURE_LIMITS_SPEED": "9"},
     )
     assert found == {
-        "colour": "unknown key; allowed: api_key, data_dir, database, limits, log, provider, retry, server,"
-        " work",
+        "colour": "unknown key; allowed: api_key, data_dir, database, database_connections, limits, log,"
+        " provider, retry, server, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",
         "server.hots": "unknown key; did you mean host? allowed: base_instructions, host, keepalive,"
@@ -222,11 +222,33 @@ def test_types_are_not_guessed_and_numbers_are_finite(tmp_path: Path, line: str,
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://db/perdure", "sqlite://", "sqlite:///:memory:", "sqlite:///", "perdure.db", "mysql:///x"],
+    ["postgresql:x", "sqlite://", "sqlite:///:memory:", "sqlite:///", "perdure.db", "mysql:///x"],
 )
 def test_a_database_that_would_not_keep_anything_is_refused(tmp_path: Path, url: str) -> None:
     found = problems(tmp_path, overrides={"database": url})
     assert "sqlite:///<path of a file>" in found["database"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db",
+        "postgresql://u:p@db:port/x",
+        "postgresql://db/x?password=hidden",
+        "postgres://d b/x",
+    ],
+)
+def test_a_postgres_url_needs_a_database_and_keeps_its_password_in_one_place(
+    tmp_path: Path, url: str
+) -> None:
+    found = problems(tmp_path, overrides={"database": url})
+    assert "postgresql://<user>:<password>@<host>:<port>/<database>" in found["database"]
+    assert "hidden" not in found["database"]
+
+
+def test_postgres_urls_are_taken_as_they_are(tmp_path: Path) -> None:
+    for url in ("postgresql://u:p%40ss@db:5432/perdure?sslmode=require", "postgres:///perdure"):
+        assert load_settings(None, HOME, {"database": url}).database == url
 
 
 def test_a_file_that_is_missing_or_no_toml_is_a_configuration_error(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class _Refused(Exception):
 
 def _ensure_key(tx: Tx, settings: Settings, bootstrap_key: str | None) -> str | None:
     """The rules of a first start: without keys, loopback only, and a key is made; returns its text."""
+    tx.serialize("first start")
     decision = first_start.decide_first_start(
         settings.server.host, count_keys(tx.conn), bootstrap_key is not None
     )

@@ -53,6 +53,21 @@ def check_http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def check_postgres_url(value: str) -> str:
+    """A PostgreSQL URL with a database; raises ValueError, which does not repeat it, for anything else."""
+    try:
+        url = urlsplit(value)
+        usable = bool(url.path.strip("/")) and (url.port is None or url.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or url.fragment or any(c.isspace() for c in value) or "password=" in url.query:
+        raise ValueError(
+            "is not usable; allowed: postgresql://<user>:<password>@<host>:<port>/<database>, with a"
+            " percent-encoded password, and driver options such as ?sslmode=verify-full"
+        )
+    return value
+
+
 def check_key(value: SecretStr) -> SecretStr:
     """A key that fits in a header; raises ValueError for one that does not, without repeating it."""
     if not _KEY.fullmatch(value.get_secret_value()):

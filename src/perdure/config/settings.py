@@ -42,6 +42,7 @@ from perdure.config.sections import (
     ServerSettings,
     WorkSettings,
     check_key,
+    check_postgres_url,
 )
 
 __all__ = [
@@ -60,7 +61,7 @@ __all__ = [
     "load_settings",
 ]
 
-DATABASE_SCHEMES = ("sqlite",)
+POSTGRES_SCHEMES = ("postgresql", "postgres")
 SECTIONS: Mapping[str, type[Section]] = {
     "server": ServerSettings,
     "work": WorkSettings,
@@ -89,6 +90,8 @@ class Settings(Section):
     """Directory of the database, the generated API key and other files of the server."""
     database: str = Field(default_factory=lambda data: f"sqlite:///{data['data_dir']}/perdure.db", repr=False)
     """URL of the database; unset means `perdure.db` in the data directory."""
+    database_connections: int = Field(10, ge=2, le=1000)
+    """Most connections of this process to a PostgreSQL database for its reads and writes."""
     api_key: Annotated[SecretStr | None, Field(min_length=8, max_length=512)] = Field(None, repr=False)
     """A key that clients may use for the default project, beside those that `perdure keys` creates."""
     server: ServerSettings = Field(default_factory=ServerSettings)
@@ -103,10 +106,13 @@ class Settings(Section):
     @field_validator("database")
     @classmethod
     def _check_database(cls, value: str) -> str:
-        scheme, separator, rest = value.partition(":///")
-        if scheme not in DATABASE_SCHEMES or not separator or not rest or rest.startswith((":memory:", "?")):
+        scheme, separator, rest = value.partition("://")
+        if scheme in POSTGRES_SCHEMES and separator and rest:
+            return check_postgres_url(value)
+        if scheme != "sqlite" or rest[:1] != "/" or rest[1:].startswith((":memory:", "?")) or not rest[1:]:
             raise ValueError(
-                "is not usable; allowed: sqlite:///<path of a file>, with a fourth slash when it is absolute"
+                "is not usable; allowed: sqlite:///<path of a file>, with a fourth slash when it is absolute,"
+                " or postgresql://<user>:<password>@<host>/<database>"
             )
         return value
 

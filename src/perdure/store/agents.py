@@ -70,7 +70,7 @@ def update_agent(tx: Tx, project_id: str, agent_id: str, body: AgentUpdate) -> N
     Raises:
         NotFound: there is no such agent in the project.
     """
-    row = _find(tx.conn, project_id, agent_id)
+    row = _find(tx.conn, project_id, agent_id, lock=True)
     if row is None:
         raise NotFound()
     settings = apply_update(AgentSettings.model_validate(row.settings), body)
@@ -128,12 +128,11 @@ def stored_settings(settings: AgentSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", by_alias=True)
 
 
-def _find(conn: Connection, project_id: str, agent_id: str) -> Row[Any] | None:
-    return conn.execute(
-        select(agents).where(
-            agents.c.id == agent_id, agents.c.project_id == project_id, agents.c.deleted_us.is_(None)
-        )
-    ).first()
+def _find(conn: Connection, project_id: str, agent_id: str, *, lock: bool = False) -> Row[Any] | None:
+    wanted = select(agents).where(
+        agents.c.id == agent_id, agents.c.project_id == project_id, agents.c.deleted_us.is_(None)
+    )
+    return conn.execute(wanted.with_for_update() if lock else wanted).first()
 
 
 def _resource(row: Row[Any]) -> Agent:

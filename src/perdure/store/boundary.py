@@ -23,7 +23,7 @@ from perdure.store.locked import LockedSession
 from perdure.store.parts import close_item
 from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, TurnRow, item_row
 from perdure.store.tables import items
-from perdure.store.tx import Tx
+from perdure.store.tx import Tx, TurnEnded, TurnRecovered
 from perdure.wire import events as wire
 from perdure.wire.turns import TurnErrorCode
 from perdure.wire.usage import TokenUsage
@@ -88,6 +88,7 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
         session.note_items(turn)
     if turn is not None and turn.status == "in_progress":
         close_torn_items(session, turn)
+        tx.announcements.append(TurnRecovered(session_id))
         # The owner before us broke off a model call, or was about to make one: it is counted, so that
         # the repeated step is told apart from it and a server that dies again and again has a ceiling.
         turn = session.update_turn(turn, model_calls=turn.model_calls + 1)
@@ -267,6 +268,8 @@ def _end(session: LockedSession, turn: TurnRow) -> None:
         "cancelled": wire.TurnCancelled,
     }
     session.say_turn(kinds[turn.status], turn)
+    code = None if turn.error is None else turn.error["code"]
+    session.tx.announcements.append(TurnEnded(session.id, turn.status, code, turn.active_us))
 
 
 def close_torn_items(session: LockedSession, turn: TurnRow) -> None:

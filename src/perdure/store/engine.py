@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import OperationalError
 
+from perdure.store.connections import connect_postgres, connect_sqlite, control
 from perdure.store.migrate import HEAD, current_revision, migrate
 from perdure.store.tx import Tx
-from perdure.wire.jsontext import dumps, loads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,40 +50,15 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _dumps(value: Any) -> str:
-    return dumps(value).decode()
-
-
-def _connect_sqlite(url: str) -> Engine:
-    engine = create_engine(
-        url,
-        poolclass=NullPool,
-        json_serializer=_dumps,
-        json_deserializer=loads,
-        # Statements carry what people wrote; errors end in logs.
-        hide_parameters=True,
-        connect_args={"timeout": 10, "check_same_thread": False},
-    )
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, _record: Any) -> None:
-        # The driver's own transaction control is off; BEGIN is ours, below.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA busy_timeout=10000")
-        cursor.execute("PRAGMA cache_size=-4096")
-        cursor.execute("PRAGMA temp_store=MEMORY")
-        cursor.close()
-
-    return engine
-
-
 def sqlite_path(url: str) -> Path | None:
     """The file behind a SQLite URL; None for an in-memory database."""
     database = make_url(url).database
     return None if database in (None, "", ":memory:") else Path(str(database))
+
+
+def is_sqlite(url: str) -> bool:
+    """Whether the URL names a SQLite file, which one engine owns."""
+    return url.startswith("sqlite:")
 
 
 def open_engine(url: str) -> Engine:
@@ -95,26 +70,53 @@ def open_engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except Exception as error:
-        raise StoreError(f"The database URL is not valid: {error}") from error
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreError(
-            f"Databases of kind '{parsed.get_backend_name()}' are not supported by this version; "
-            "use sqlite:///path/to/perdure.db"
-        )
+        raise StoreError("The database URL is not valid") from error
+    match parsed.get_backend_name():
+        case "sqlite":
+            return _open_sqlite(url)
+        case "postgresql" | "postgres":
+            return _open_postgres(parsed)
+        case kind:
+            raise StoreError(
+                f"Databases of kind '{kind}' are not supported by this version; "
+                "use sqlite:///path/to/perdure.db or postgresql://user@host/database"
+            )
+
+
+def _open_sqlite(url: str) -> Engine:
     path = sqlite_path(url)
     if path is None:
         raise StoreError("An in-memory database would lose accepted input; name a file")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Conversations are nobody else's to read; SQLite gives its other files the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return _connect_sqlite(url)
+    return connect_sqlite(url)
+
+
+def _open_postgres(url: URL) -> Engine:
+    try:
+        return connect_postgres(url)
+    except ImportError as error:
+        raise StoreError(
+            f"PostgreSQL needs packages that are not installed ({error}); pip install 'perdure[postgres]'"
+        ) from error
 
 
 @contextmanager
 def open_sync_connection(url: str) -> Iterator[Connection]:
-    """One connection in one short write transaction, migrated first; for commands beside a server."""
+    """One connection in one short write transaction, migrated first; for commands beside a server.
+
+    Raises:
+        StoreError, SchemaTooNew: the database cannot be used.
+    """
     engine = open_engine(url)
     try:
+        if not is_sqlite(url):
+            with reachable():
+                migrate(engine)
+            with reachable(), engine.begin() as conn:
+                yield conn
+            return
         _migrate_alone(engine, url)
         with engine.connect() as conn:
             control(conn, "BEGIN IMMEDIATE")
@@ -128,9 +130,17 @@ def open_sync_connection(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def control(conn: Connection, statement: str) -> None:
-    """Transaction control, which the driver leaves to us."""
-    conn.connection.driver_connection.execute(statement)  # type: ignore[union-attr]
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Say in words that a database server cannot be reached or used.
+
+    Raises:
+        StoreError: instead of the driver's error.
+    """
+    try:
+        yield
+    except OperationalError as error:
+        raise StoreError(f"The database cannot be used: {' '.join(str(error.orig).split())}") from error
 
 
 def _migrate_alone(engine: Engine, url: str) -> None:

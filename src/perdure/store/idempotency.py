@@ -80,6 +80,8 @@ def run_once(
     """
     if key is None:
         return Outcome(operation(), replayed=False)
+    # A duplicate that comes meanwhile waits for the outcome of the first.
+    tx.serialize(f"idempotency {key.project_id} {key.route} {key.key_digest.hex()}")
     stored = find_outcome(tx.conn, key)
     if stored is not None:
         return stored

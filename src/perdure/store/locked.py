@@ -139,8 +139,8 @@ class LockedSession:
 
     def drop_inbox(self, positions: Sequence[int]) -> None:
         for position in positions:
-            dropped = hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
-            self.row["inbox_count"] -= dropped
+            hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
+        self.row["inbox_count"] -= len(positions)
 
     def insert_turn(self) -> TurnRow:
         """A queued root turn under the newest configuration; it becomes the session's unfinished turn."""
@@ -261,7 +261,8 @@ class LockedSession:
         if self.row == self._before:
             return
         keys = {"key_id": self.id, "key_epoch": self._before["epoch"]}
-        if hot.UPDATE_SESSION.execute(conn, {**keys, **self.row}) != 1:
+        # In a pipeline the count is not known yet; the lock that was taken keeps the epoch as it was.
+        if hot.UPDATE_SESSION.execute(conn, {**keys, **self.row}) == 0:
             raise Fenced(self.id)
         self._before = dict(self.row)
 

@@ -47,8 +47,15 @@ def migrate(engine: Engine) -> None:
             f"The database has schema revision {revision}, which this version (newest {HEAD}) does not "
             "know. Run the perdure that wrote it, or a newer one."
         )
-    with engine.connect() as conn:
-        conn.exec_driver_sql("BEGIN IMMEDIATE")
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as conn:
+            conn.exec_driver_sql("BEGIN IMMEDIATE")
+            config.attributes["connection"] = conn
+            command.upgrade(config, "head")
+            conn.exec_driver_sql("COMMIT")
+        return
+    with engine.begin() as conn:
+        # Servers that start at the same time: the first one migrates, the others find it done.
+        conn.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('perdure schema', 0))"))
         config.attributes["connection"] = conn
         command.upgrade(config, "head")
-        conn.exec_driver_sql("COMMIT")

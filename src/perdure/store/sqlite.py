@@ -12,6 +12,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from perdure.config.faults import reach
-from perdure.store.engine import DirectoryLock, StoreError, control, now_us, open_engine, sqlite_path
+from perdure.config.metrics import Metrics, StoreMetrics
+from perdure.store.connections import control
+from perdure.store.engine import DirectoryLock, StoreError, now_us, open_engine, sqlite_path
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx
 
@@ -58,21 +61,31 @@ class _Operation:
 class SqliteStore:
     """The store on one SQLite file (see the module's text)."""
 
-    def __init__(self, engine: Engine, lock: DirectoryLock, announce: Callable[[Announcement], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        lock: DirectoryLock,
+        announce: Callable[[Announcement], None],
+        metrics: StoreMetrics,
+    ) -> None:
         self._engine = engine
         self._lock = lock
         self._announce = announce
+        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
         self._local = threading.local()
         self._reader_connections: list[Connection] = []
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-read")
         self._closed = False
+        metrics.watch_queue(self._queue.qsize)
         self._writer = threading.Thread(target=self._write_loop, name="store-write", daemon=True)
         self._writer.start()
 
     @classmethod
-    async def open(cls, url: str, announce: Callable[[Announcement], None]) -> SqliteStore:
+    async def open(
+        cls, url: str, announce: Callable[[Announcement], None], metrics: StoreMetrics | None = None
+    ) -> SqliteStore:
         """Lock, migrate and open the database.
 
         Raises:
@@ -88,7 +101,7 @@ class SqliteStore:
         except BaseException:
             lock.release()
             raise
-        return cls(engine, lock, announce)
+        return cls(engine, lock, announce, metrics or Metrics().store)
 
     async def write(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
@@ -166,6 +179,7 @@ class SqliteStore:
 
     def _commit(self, connection: Connection, batch: list[_Operation]) -> None:
         """Run the batch in one transaction; a failed BEGIN or COMMIT fails every member."""
+        began = time.perf_counter()
         try:
             control(connection, "BEGIN IMMEDIATE")
             try:
@@ -177,6 +191,8 @@ class SqliteStore:
                 for operation in batch:
                     reach(f"{operation.name}:before-commit")
                 control(connection, "COMMIT")
+                done = sum(operation.error is None for operation in batch)
+                self._metrics.committed(done, time.perf_counter() - began)
                 for operation in batch:
                     reach(f"{operation.name}:after-commit")
             except BaseException:
@@ -186,7 +202,10 @@ class SqliteStore:
                 raise
         except Exception as error:
             alone = len(batch) == 1 and batch[0].error is error
-            if not alone and not _is_unusable(error):
+            unusable = _is_unusable(error)
+            if unusable or not alone:
+                self._metrics.failed(unusable=unusable)
+            if not alone and not unusable:
                 log.exception("a group commit of %d operations failed", len(batch))
             for operation in batch:
                 operation.error = operation.error or error

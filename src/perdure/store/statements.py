@@ -38,6 +38,7 @@ class _Compiled:
     dumps: tuple[int, ...]
     columns: tuple[str, ...]
     loads: tuple[tuple[int, Convert], ...]
+    cursor: Callable[[Connection], Any]
 
 
 class Statement:
@@ -48,9 +49,9 @@ class Statement:
         self._compiled: dict[str, _Compiled] = {}
 
     def execute(self, conn: Connection, parameters: Mapping[str, Any]) -> int:
-        """Run it for its effect; returns how many rows it touched."""
+        """Run it for its effect; returns how many rows it touched, or -1 while that is not known."""
         compiled = self._for(conn.dialect)
-        cursor = conn.connection.cursor()
+        cursor = compiled.cursor(conn)
         try:
             cursor.execute(compiled.sql, _bound(compiled, parameters))
             return int(cursor.rowcount)
@@ -60,7 +61,7 @@ class Statement:
     def fetch(self, conn: Connection, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Run it and return its rows by column name, JSON parsed."""
         compiled = self._for(conn.dialect)
-        cursor = conn.connection.cursor()
+        cursor = compiled.cursor(conn)
         try:
             cursor.execute(compiled.sql, _bound(compiled, parameters))
             found = cursor.fetchall()
@@ -103,7 +104,9 @@ def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -
         selected = list(clause.selected_columns)
         columns = tuple(column.name for column in selected)
         for index, column in enumerate(selected):
-            if isinstance(column.type, JSON):
+            if dialect.name != "sqlite":
+                pass  # the driver knows the types of what it reads
+            elif isinstance(column.type, JSON):
                 loads.append((index, _load))
             elif isinstance(column.type, Boolean):
                 loads.append((index, bool))
@@ -116,7 +119,19 @@ def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -
         dumps=tuple(index for index, name in enumerate(names) if isinstance(binds[name].type, JSON)),
         columns=columns,
         loads=tuple(loads),
+        cursor=_cursor if dialect.name == "sqlite" else _queueing_cursor,
     )
+
+
+def _cursor(conn: Connection) -> Any:
+    return conn.connection.cursor()
+
+
+def _queueing_cursor(conn: Connection) -> Any:
+    """In a pipeline, a cursor that waits for the server only when its rows are fetched."""
+    from psycopg import Cursor
+
+    return Cursor(conn.connection.driver_connection)  # type: ignore[arg-type]
 
 
 def _take_one(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Any]:

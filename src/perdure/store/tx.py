@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from perdure.wire.events import Event
 
@@ -33,7 +33,24 @@ class Woken:
     session_id: str
 
 
-Announcement = Published | Closed | Woken
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn ended in this transaction, after so many microseconds of active time: it is counted."""
+
+    session_id: str
+    status: str
+    code: str | None
+    active_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecovered:
+    """A turn that another owner left in the middle was taken up in this transaction: it is counted."""
+
+    session_id: str
+
+
+Announcement = Published | Closed | Woken | TurnEnded | TurnRecovered
 
 
 @dataclass(slots=True)
@@ -46,3 +63,13 @@ class Tx:
     conn: Connection
     now_us: int
     announcements: list[Announcement] = field(default_factory=list)
+
+    def serialize(self, name: str) -> None:
+        """Let no other transaction pass here under the same name before this one has ended.
+
+        For what no row can be locked for, because it does not exist yet.
+        """
+        if self.conn.dialect.name != "sqlite":  # where one transaction writes at a time
+            self.conn.execute(
+                text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name}
+            )
