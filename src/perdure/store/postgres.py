@@ -226,22 +226,26 @@ class PostgresStore:
         stale: the connection may have been closed long ago, and nothing was committed.
         """
         code = _code(error)
-        broken = self._drop_if_broken()
+        broken = self._clear()
         if attempt == ATTEMPTS or not (code in REPEATABLE_CODES or (broken and stale)):
             return True
         if not broken:
             time.sleep(random.uniform(0.0, 0.005) * 2**attempt)
         return False
 
-    def _drop_if_broken(self) -> bool:
+    def _clear(self) -> bool:
+        """Leave the thread's connection idle; a broken one is given up, and said to be."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             return False
-        try:
-            if not _driver(connection).broken and not _driver(connection).closed:
+        if not connection.invalidated and not _driver(connection).closed:
+            try:
+                # An error that comes with the answer to COMMIT leaves the transaction open in a pipeline.
+                _driver(connection).rollback()
+            except psycopg.Error as error:
+                log.info("giving a connection up: %s", error)
+            else:
                 return False
-        except DBAPIError:
-            log.debug("the connection was lost")
         self._local.connection = None
         self._open.discard(connection)
         connection.invalidate()
