@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from openai import OpenAI
+from tests.postgres import PostgresServer
 from tests.server import ServerProcess, scripted_config
 from typer.testing import CliRunner
 
@@ -60,6 +61,58 @@ def test_a_copy_made_beside_a_running_server_is_what_a_restored_server_goes_on_f
             if item.type == "message" and item.role == "user"
         ]
         assert texts == ["Before.", "Again."]
+
+
+def test_a_copy_moves_sessions_from_a_file_to_postgres_and_back(
+    tmp_path: Path, postgres: PostgresServer, postgres_url: str
+) -> None:
+    config = scripted_config(tmp_path, {"echo": SCRIPT})
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    said = "Nul \u0000, é and 𝄞."
+    with ServerProcess(config, tmp_path / "file") as server:
+        client = OpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0)
+        with client.beta.agents.sessions.create(
+            agent={"model": "echo"},
+            environment={"type": "none"},
+            input=said,
+            metadata={"order": "A-1042"},
+            stream=True,
+        ) as stream:
+            session_id = stream.get_final_result().session_id
+        history = [item.model_dump() for item in client.beta.agents.sessions.items.list(session_id)]
+        assert run("backup", first, "--data-dir", server.data_dir)[0] == 0
+    assert run("restore", first, "--database", postgres_url) == (0, f"Restored {first}.\n")
+    assert run("check", "--database", postgres_url) == (0, "The database is sound.\n")
+    status, text = run("restore", first, "--database", postgres_url)
+    assert (status, "holds data already" in text) == (1, True)
+    with ServerProcess(config, tmp_path / "moved", database=postgres_url) as server:
+        client = OpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0)
+        assert [item.model_dump() for item in client.beta.agents.sessions.items.list(session_id)] == history
+        with client.beta.agents.sessions.stream(session_id, input="Again.") as again:
+            assert again.get_final_result().output_text == "You said: Again."
+        history = [item.model_dump() for item in client.beta.agents.sessions.items.list(session_id)]
+        assert run("backup", second, "--database", postgres_url)[0] == 0
+    assert "Restored" in run("restore", second, "--data-dir", tmp_path / "back")[1]
+    with ServerProcess(config, tmp_path / "back") as server:
+        client = OpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0)
+        assert [item.model_dump() for item in client.beta.agents.sessions.items.list(session_id)] == history
+        found = client.beta.agents.sessions.list(metadata={"order": "A-1042"})
+        assert [each.id for each in found] == [session_id]
+
+
+def test_a_postgres_database_without_tables_is_named(postgres_url: str, tmp_path: Path) -> None:
+    status, text = run("check", "--database", postgres_url)
+    assert (status, "no perdure tables" in text) == (1, True)
+    status, text = run("backup", tmp_path / "copy.db", "--database", postgres_url)
+    assert (status, "no perdure tables" in text) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_server_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    away = "postgresql://perdure:secret-word@127.0.0.1:1/perdure"
+    for command in (["upgrade"], ["check"], ["backup", tmp_path / "c.db"]):
+        status, text = run(*command, "--database", away)
+        assert (status, "cannot be used" in text, "secret-word" in text) == (1, True, False), text
 
 
 def test_a_damaged_copy_is_not_restored(database: Path, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from tests.postgres import PostgresServer
 
 from .forge import Forge
 from .model import Model
@@ -20,6 +21,27 @@ def pytest_report_header() -> str:
 @pytest.fixture(scope="session")
 def seed() -> str:
     return SEED
+
+
+Databases = Callable[[], str | None]
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
+    """Makes the URL of an empty database of each kind; None stands for a file in the data directory."""
+    if request.param == "sqlite":
+        yield lambda: None
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(server.create_database())
+        return made[-1]
+
+    yield make
+    for url in made:
+        server.drop_database(url)
 
 
 @pytest.fixture(scope="session")

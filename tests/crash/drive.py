@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from openai import APIConnectionError, OpenAI
 from tests.conformance.scripts import SETTINGS
 
+from .database import Storage
 from .forge import Forge, ServerDied
 from .model import Model, provider_table
 from .witness import Json, Seen, Witness, check_snapshot
@@ -83,10 +84,17 @@ class Drive:
     """
 
     def __init__(
-        self, forge: Forge, model: Model, home: Path, faults: Sequence[str] = (), **environ: str
+        self,
+        forge: Forge,
+        model: Model,
+        home: Path,
+        faults: Sequence[str] = (),
+        *,
+        url: str | None = None,
+        **environ: str,
     ) -> None:
         self.config = write_config(home, model)
-        self.data_dir = home / "data"
+        self.storage = Storage(home / "data", url)
         self.model = model
         self.deaths: list[str] = []
         self.witness = Witness()
@@ -227,7 +235,7 @@ class Drive:
             self._fault = self._left.pop(0) if self._left else None
             environ = {**self._environ, "PERDURE_FAULT": self._fault or ""}
             try:
-                self._forge.start(self.config, self.data_dir, environ)
+                self._forge.start(self.config, self.storage, environ)
                 break
             except ServerDied as death:
                 self._note_death(death.status)

@@ -24,11 +24,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from .database import Storage
+
 DEADLINE = 60.0
 LISTENING = re.compile(r"perdure listening on (http://\S+)")
 LIBRARIES = (
     *("aiohttp", "alembic.command", "fastapi", "httptools", "jiter", "jsonschema_rs", "orjson", "pydantic"),
-    *("rich.console", "sqlalchemy.dialects.sqlite", "typer", "uvicorn", "uvloop"),
+    *("rich.console", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite", "typer"),
+    *("procrastinate", "psycopg", "uvicorn", "uvloop"),
     *("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.httptools_impl"),
 )
 
@@ -89,7 +92,7 @@ class Forge:
         """The end of what the servers have logged."""
         return "\n".join(self._logged)[-20_000:]
 
-    def start(self, config: Path, data_dir: Path, environ: Mapping[str, str]) -> None:
+    def start(self, config: Path, storage: Storage, environ: Mapping[str, str]) -> None:
         """Start a server and wait until it listens.
 
         Raises:
@@ -97,7 +100,7 @@ class Forge:
         """
         assert not self._alive
         arguments = ["serve", "--host", "127.0.0.1", "--port", "0"]
-        arguments += ["--config", str(config), "--data-dir", str(data_dir)]
+        arguments += ["--config", str(config), *storage.options]
         order = {"arguments": arguments, "environ": dict(environ)}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")

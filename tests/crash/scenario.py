@@ -7,7 +7,7 @@ from typing import Any
 from tests.providers.server import Recorded
 from tests.providers.server import text_of as content_text
 
-from .database import check_database, query
+from .database import check_database
 from .drive import Drive
 from .model import MODEL, STEERING, STEPS, STORY
 from .witness import Seen, text_of
@@ -66,8 +66,8 @@ def check_scenario(drive: Drive, final: Seen) -> None:
     assert drive.session_id is not None
     provider = drive.model.provider
     assert provider.violations == []
-    assert query(drive.data_dir, "SELECT id FROM sessions") == [(drive.session_id,)]
-    check_database(drive.data_dir, drive.session_id, drive.witness.streams)
+    assert drive.storage.query("SELECT id FROM sessions") == [(drive.session_id,)]
+    check_database(drive.storage, drive.session_id, drive.witness.streams)
     drive.witness.check(final)
     assert [turn["status"] for turn in final.turns] == STATUSES
     assert final.messages("user") == SAID

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import Databases
 from .drive import KILLED, Drive
 from .forge import Forge
 from .model import Model
@@ -24,12 +25,17 @@ SWEEPS = ("purge_deleted", "forget_")
 
 
 @pytest.fixture(scope="session")
-def points(started_forge: Forge, started_model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def points(
+    started_forge: Forge,
+    started_model: Model,
+    tmp_path_factory: pytest.TempPathFactory,
+    databases: Databases,
+) -> list[str]:
     """Every fault point that an undisturbed scenario reaches, with the number of the time."""
     home = tmp_path_factory.mktemp("points")
     started_model.renew()
     log = home / "reached"
-    drive = Drive(started_forge, started_model, home, PERDURE_FAULT_LOG=str(log))
+    drive = Drive(started_forge, started_model, home, url=databases(), PERDURE_FAULT_LOG=str(log))
     final = run_scenario(drive)
     assert drive.stop() == 0
     check_scenario(drive, final)
@@ -41,10 +47,10 @@ def points(started_forge: Forge, started_model: Model, tmp_path_factory: pytest.
     ]
 
 
-def run_with(faults: list[str], forge: Forge, model: Model, home: Path) -> Drive:
+def run_with(faults: list[str], forge: Forge, model: Model, home: Path, url: str | None) -> Drive:
     """Run the scenario with a server for each fault, and check it."""
     model.renew()
-    drive = Drive(forge, model, home, faults)
+    drive = Drive(forge, model, home, faults, url=url)
     try:
         final = run_scenario(drive)
         assert drive.stop() in (0, KILLED)
@@ -69,34 +75,46 @@ def test_the_scenario_reaches_every_kind_of_point(points: list[str]) -> None:
 
 @pytest.mark.parametrize("sample", range(SAMPLES))
 def test_kills_at_random_points(
-    sample: int, seed: str, points: list[str], forge: Forge, model: Model, tmp_path: Path
+    sample: int,
+    seed: str,
+    points: list[str],
+    forge: Forge,
+    model: Model,
+    tmp_path: Path,
+    databases: Databases,
 ) -> None:
     """Any point first; the servers behind it die early, in their recovery or soon after."""
     choice = random.Random(f"{seed} {sample}")
     early = [p for p in points if int(p.split("#")[1]) <= 2 and not p.startswith(SWEEPS)]
     faults = [choice.choice(points), choice.choice(early), choice.choice(early)]
     print(f"PERDURE_SEED={seed}: {faults}")
-    run_with(faults, forge, model, tmp_path)
+    run_with(faults, forge, model, tmp_path, databases())
 
 
 def test_text_that_a_crash_broke_off_is_not_shown_beside_its_repetition(
-    forge: Forge, model: Model, tmp_path: Path
+    forge: Forge, model: Model, tmp_path: Path, databases: Databases
 ) -> None:
     fault = "checkpoint_item:after-commit"
-    assert run_with([fault], forge, model, tmp_path).deaths == [fault]
+    assert run_with([fault], forge, model, tmp_path, databases()).deaths == [fault]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_kill_at_every_point(
-    shard: int, seed: str, points: list[str], forge: Forge, model: Model, tmp_path: Path
+    shard: int,
+    seed: str,
+    points: list[str],
+    forge: Forge,
+    model: Model,
+    tmp_path: Path,
+    databases: Databases,
 ) -> None:
     """Every point, some of them followed by a kill of the server that recovers."""
     choice = random.Random(f"{seed} {shard}")
     early = [point for point in points if point.endswith("#1")]
     for point in points[shard::SHARDS]:
         faults = [point, choice.choice(early)] if choice.random() < 0.5 else [point]
-        drive = run_with(faults, forge, model, tmp_path / point.replace(":", "-"))
+        drive = run_with(faults, forge, model, tmp_path / point.replace(":", "-"), databases())
         print(f"PERDURE_SEED={seed}: {faults}, reached {drive.deaths}")
         certain = point.endswith("#1") and not point.startswith(SWEEPS)
         assert drive.deaths[:1] == [point] or not certain, f"{point} was not reached"

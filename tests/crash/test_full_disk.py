@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_clearly_and_the_session_goes_on_afterwards(
     final = drive.until(lambda seen: seen.status == "idle")
     assert drive.stop() == 0
     drive.witness.check(final)
-    check_database(drive.data_dir, session_id, drive.witness.streams)
+    check_database(drive.storage, session_id, drive.witness.streams)
     assert model.provider.violations == []
     # The message comes in before the step that could not be saved is repeated.
     assert final.ended == ["completed"]

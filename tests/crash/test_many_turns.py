@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from .database import query
+from .conftest import Databases
+from .database import Storage
 from .drive import DEADLINE, PAUSE, write_config
 from .forge import Forge
 from .model import MODEL, Model
@@ -46,26 +47,26 @@ def until(condition: Callable[[], bool]) -> float:
 
 
 async def test_all_unfinished_turns_are_taken_up_by_the_next_server(
-    forge: Forge, model: Model, tmp_path: Path
+    forge: Forge, model: Model, tmp_path: Path, databases: Databases
 ) -> None:
-    config, data_dir = write_config(tmp_path, model), tmp_path / "data"
+    config, storage = write_config(tmp_path, model), Storage(tmp_path / "data", databases())
 
     def claimed(times: int) -> bool:
-        found = query(data_dir, "SELECT count(*) FROM sessions WHERE epoch >= ?", times)
+        found = storage.query("SELECT count(*) FROM sessions WHERE epoch >= ?", times)
         return found == [(TURNS,)]
 
     def ended() -> bool:
-        found = query(data_dir, "SELECT count(*) FROM turns WHERE status = 'completed'")
+        found = storage.query("SELECT count(*) FROM turns WHERE status = 'completed'")
         return found == [(TURNS,)]
 
-    forge.start(config, data_dir, {})
+    forge.start(config, storage, {})
     await create_sessions(forge)
     until(lambda: claimed(1))
     until(model.hold.reached.is_set)
     forge.kill()
-    assert query(data_dir, "SELECT status, count(*) FROM turns GROUP BY status") == [("in_progress", TURNS)]
+    assert storage.query("SELECT status, count(*) FROM turns GROUP BY status") == [("in_progress", TURNS)]
     began = time.monotonic()
-    forge.start(config, data_dir, {})
+    forge.start(config, storage, {})
     listening = time.monotonic() - began
     ready = until(lambda: httpx2.get(f"{forge.url}/readyz").status_code == 200)
     taken = until(lambda: claimed(2))
@@ -77,6 +78,6 @@ async def test_all_unfinished_turns_are_taken_up_by_the_next_server(
         f"all claimed {taken:.2f} s later; all completed {finished:.2f} s after their model answered"
     )
     assert model.provider.violations == []
-    assert query(data_dir, "SELECT count(*) FROM items WHERE status = 'completed'") == [(2 * TURNS,)]
-    assert query(data_dir, "SELECT DISTINCT status FROM sessions") == [("idle",)]
-    assert query(data_dir, "SELECT count(*) FROM inbox") == [(0,)]
+    assert storage.query("SELECT count(*) FROM items WHERE status = 'completed'") == [(2 * TURNS,)]
+    assert storage.query("SELECT DISTINCT status FROM sessions") == [("idle",)]
+    assert storage.query("SELECT count(*) FROM inbox") == [(0,)]

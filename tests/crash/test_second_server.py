@@ -24,7 +24,7 @@ def serve(drive: Drive, forge: Forge, port: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [
             *(sys.executable, "-m", "perdure.cli.main", "serve", "--port", port),
-            *("--config", str(drive.config), "--data-dir", str(drive.data_dir)),
+            *("--config", str(drive.config), "--data-dir", str(drive.storage.data_dir)),
         ],
         env={**os.environ, "PERDURE_API_KEY": forge.api_key},
         stdin=subprocess.DEVNULL,
@@ -45,7 +45,7 @@ def test_a_second_server_is_refused_and_the_first_goes_on(forge: Forge, model: M
     assert "listening" not in second.stdout
     assert "in use by another perdure server" in second.stderr
     assert f"process {forge.pid}" in second.stderr
-    assert str(drive.data_dir) in second.stderr
+    assert str(drive.storage.data_dir) in second.stderr
     assert drive.look() == before
     model.hold.release()
     drive.until(lambda seen: seen.status == "idle")
@@ -61,7 +61,10 @@ def test_a_server_whose_port_is_taken_leaves_unfinished_turns_alone(
     drive.until(lambda seen: kind_of(seen.items[-1]) == "assistant")
     forge.kill()
     asked = len(model.provider.requests)
-    with closing(sqlite3.connect(drive.data_dir / "perdure.db")) as database, socket.socket() as taken:
+    with (
+        closing(sqlite3.connect(drive.storage.data_dir / "perdure.db")) as database,
+        socket.socket() as taken,
+    ):
         before = database.execute("SELECT epoch FROM sessions").fetchall()
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import Databases
 from .database import check_database
 from .drive import Drive
 from .forge import Forge
@@ -21,9 +22,9 @@ HELD = ["user", "assistant", "function_call", "function_call_output", "assistant
 
 
 @pytest.fixture
-def held(forge: Forge, model: Model, tmp_path: Path) -> Drive:
+def held(forge: Forge, model: Model, tmp_path: Path, databases: Databases) -> Drive:
     """A session in whose first step the model pauses in mid-text; the second step would follow at once."""
-    drive = Drive(forge, model, tmp_path)
+    drive = Drive(forge, model, tmp_path, url=databases())
     drive.create("Hold the line.", model=MODEL, tools=TOOLS)
     drive.until(lambda seen: kind_of(seen.items[-1]) == "assistant")
     return drive
@@ -35,7 +36,7 @@ def check_held(drive: Drive, steps: int) -> None:
     assert drive.stop() == 0
     assert drive.session_id is not None
     drive.witness.check(final)
-    check_database(drive.data_dir, drive.session_id, drive.witness.streams)
+    check_database(drive.storage, drive.session_id, drive.witness.streams)
     assert drive.model.provider.violations == []
     assert [kind_of(item) for item in final.items if whole(item)] == HELD
     (turn,) = final.turns
@@ -62,8 +63,10 @@ def test_a_step_that_ends_while_the_server_stops_is_not_repeated(held: Drive) ->
 @pytest.mark.parametrize(
     "point", ["commit_step:before-commit#2", "accept_once:after-commit#1", "model:first-output#4"]
 )
-def test_a_server_that_stood_still_goes_on(point: str, forge: Forge, model: Model, tmp_path: Path) -> None:
-    drive = Drive(forge, model, tmp_path, [f"{point}=stop"])
+def test_a_server_that_stood_still_goes_on(
+    point: str, forge: Forge, model: Model, tmp_path: Path, databases: Databases
+) -> None:
+    drive = Drive(forge, model, tmp_path, [f"{point}=stop"], url=databases())
     stopped: list[int] = []
 
     def wake() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import nats
 import psutil
 import pytest
 from tests.nats import NatsServer, absence
-
-import nats
 
 from .runs import is_gone, other_run, wait_until
 
