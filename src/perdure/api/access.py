@@ -41,6 +41,15 @@ async def _idempotency_key(
         str | None, Header(description="1–256 characters; the same key and body have one effect.")
     ] = None,
 ) -> IdempotencyKey | None:
+    return idempotency_key_of(request, idempotency_key)
+
+
+def idempotency_key_of(request: Request, idempotency_key: str | None) -> IdempotencyKey | None:
+    """The request's key with the body it came with.
+
+    Raises:
+        InvalidRequest: it is empty or too long.
+    """
     if idempotency_key is None:
         return None
     if not 1 <= len(idempotency_key) <= 256:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Header, Query, Request, Response
 
-from perdure.api.access import UseCaller, UseKey, UseServices
+from perdure.api.access import UseCaller, UseKey, UseServices, idempotency_key_of
 from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.replay_stream import replay
 from perdure.api.routing import router
+from perdure.api.services import Services
 from perdure.api.streams import EventStream, catch_up
 from perdure.store.accept import accept_once
 from perdure.store.snapshots import read_snapshot
 from perdure.wire.inputs import EventBatch
+from perdure.wire.validation import validate
 
 routes = router("/v1/agents/sessions/{session_id}/events", "events")
 
@@ -25,6 +27,17 @@ async def submit(
     """Accept input events, all or none. 202 means that they are durable."""
     await services.store.write(accept_once, key, session_id, caller.project_id, body.events)
     return Response(status_code=202)
+
+
+async def _submit(request: Request) -> Response:
+    """`submit` with what it needs taken from the request."""
+    key = idempotency_key_of(request, request.headers.get("idempotency-key"))
+    body = validate(EventBatch, await request.json())
+    services: Services = request.app.state.services
+    return await submit(services, request.state.caller, key, request.path_params["session_id"], body)
+
+
+submit.reads_request = _submit  # type: ignore[attr-defined]
 
 
 @routes.get("", response_class=Response, responses={200: STREAM_RESPONSE})
@@ -44,6 +57,7 @@ async def stream(
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate)
     cursor = after or last_event_id
     try:
+        await services.hub.ready(session_id)
         if cursor:
             return await replay(services, caller, subscription, cursor)
         snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)

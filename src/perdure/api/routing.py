@@ -25,7 +25,8 @@ class StrictRoute(APIRoute):
         return bool(getattr(self.endpoint, "filters_metadata", False) and METADATA_KEY.fullmatch(name))
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        # A hot route may read its request itself: solving dependencies costs more than such a route does.
+        handle = getattr(self.endpoint, "reads_request", None) or super().get_route_handler()
         reads_body = self.body_field is not None
         known = {parameter.alias for parameter in self.dependant.query_params}
         known |= {name for each in self.dependant.dependencies for name in _query_names(each)}
