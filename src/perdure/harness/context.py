@@ -48,6 +48,7 @@ def build_request(
         service_tier=pinned.service_tier,
         cache_ttl=None if turn.prompt_cache is None else turn.prompt_cache["ttl"],
         cache_key=turn.session_id,
+        settled=conversation.settled,
     )
 
 

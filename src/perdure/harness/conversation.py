@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.harness.checks import Checked
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -35,7 +36,8 @@ class Conversation:
     """An agent's items in order, kept up to date by the transactions that change them."""
 
     def __init__(self, items: Iterable[ItemRow]) -> None:
-        self._items: dict[str, ItemRow] = {}
+        self._rows: list[ItemRow] = []
+        self._places: dict[str, int] = {}
         self._finished: _Finished | None = None
         self.size = 0
         self.update(items)
@@ -43,13 +45,27 @@ class Conversation:
     def update(self, items: Iterable[ItemRow]) -> None:
         """Take in items that were added (in order) or changed."""
         for item in items:
-            self._items[item.id] = item
+            place = self._places.setdefault(item.id, len(self._rows))
+            if place == len(self._rows):
+                self._rows.append(item)
+            else:
+                self._rows[place] = item
             # Roughly the JSON kept in memory, counted again when an item changes.
             self.size += len(dumps(item.data)) + 200
 
     def of_turn(self, turn_id: str) -> list[ItemRow]:
         """The items of one turn, in order."""
-        return [item for item in self._items.values() if item.turn_id == turn_id]
+        return [item for item in self._rows if item.turn_id == turn_id]
+
+    @property
+    def settled(self) -> int:
+        """How many of the entries last built belong to turns that have ended."""
+        return 0 if self._finished is None else len(self._finished.entries)
+
+    @property
+    def checked(self) -> Checked:
+        """What of these entries was found to be sound before."""
+        return Checked() if self._finished is None else self._finished.checked
 
     def entries(self, provider: str, model: str, running_turn: str, result_bytes: int) -> tuple[Entry, ...]:
         """The history as entries of a request to `model` of `provider`.
@@ -59,14 +75,16 @@ class Conversation:
         target = (provider, model, result_bytes)
         before = self._finished
         if before is None or before.target != target:
-            before = _Finished(target, 0, ())
-        rows = list(self._items.values())
-        past = next((n for n, row in enumerate(rows) if row.turn_id == running_turn), len(rows))
+            before = _Finished(target, 0, (), Checked())
+        rows = self._rows
+        past = before.rows
+        while past < len(rows) and rows[past].turn_id != running_turn:
+            past += 1
         finished = before.entries
         if past > before.rows:
             # Items of turns that have ended never change: what they say is built once.
             finished += _entries(rows[before.rows : past], running_turn, target)
-        self._finished = _Finished(target, past, finished)
+        self._finished = _Finished(target, past, finished, before.checked)
         return finished + _entries(rows[past:], running_turn, target)
 
 
@@ -80,6 +98,7 @@ class _Finished:
     target: Target
     rows: int
     entries: tuple[Entry, ...]
+    checked: Checked
 
 
 def _entries(rows: Sequence[ItemRow], running_turn: str, target: Target) -> tuple[Entry, ...]:

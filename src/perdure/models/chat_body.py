@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from perdure.models.chat_dialect import Dialect, ReasoningRule
+from perdure.models.jsontext import Encoded
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -44,6 +45,7 @@ def build_body(
     dialect: Dialect,
     *,
     reasoning: ReasoningRule = "as_received",
+    written_messages: Encoded | None = None,
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
 ) -> dict[str, Any]:
@@ -55,16 +57,15 @@ def build_body(
     Args:
         provider: the configured provider's name; native data of others is left out.
         reasoning: what the model wants to see again of earlier reasoning.
+        written_messages: all messages, if they are written already.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
     """
-    instructions = request.instructions
-    schema = request.output_schema
-    if schema is not None and not enforce_schema:
-        instructions, schema = with_schema(instructions, schema), None
-    messages = MessageWriter(provider, request.model, dialect, reasoning).write(request.entries)
-    if instructions:
-        messages.insert(0, {"role": "system", "content": instructions})
+    schema = request.output_schema if enforce_schema else None
+    messages: Encoded | list[dict[str, Any]] | None = written_messages
+    if messages is None:
+        history = MessageWriter(provider, request.model, dialect, reasoning).write(request.entries)
+        messages = [*system_message(request, enforce_schema=enforce_schema), *history]
     body: dict[str, Any] = {
         "model": request.model,
         "messages": messages,
@@ -87,6 +88,14 @@ def build_body(
     return body
 
 
+def system_message(request: ModelRequest, *, enforce_schema: bool) -> list[dict[str, Any]]:
+    """The message that carries the instructions, if there are any."""
+    instructions = request.instructions
+    if request.output_schema is not None and not enforce_schema:
+        instructions = with_schema(instructions, request.output_schema)
+    return [{"role": "system", "content": instructions}] if instructions else []
+
+
 def _tool(spec: FunctionSpec) -> dict[str, Any]:
     function = {"name": spec.name, "parameters": root_object(spec.parameters)}
     if spec.description:
@@ -97,7 +106,9 @@ def _tool(spec: FunctionSpec) -> dict[str, Any]:
 class MessageWriter:
     """Writes entries as messages: what the assistant did in one step becomes one message."""
 
-    def __init__(self, provider: str, model: str, dialect: Dialect, rule: ReasoningRule) -> None:
+    def __init__(
+        self, provider: str, model: str, dialect: Dialect, rule: ReasoningRule, spelling: str | None = None
+    ) -> None:
         self._provider = provider
         self._model = model
         self._dialect = dialect
@@ -105,15 +116,15 @@ class MessageWriter:
         self._step: list[AssistantMessage | Reasoning | FunctionCall] = []
         self._images: list[Part] = []
         self._rule = rule
-        self._spelling = REASONING_FIELD if rule == "required" else None
+        self.spelling = REASONING_FIELD if rule == "required" else spelling
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         for entry in results_next_to_calls(entries):
             self._write(entry)
         self._close_step()
         self._show_images()
-        if self._spelling is not None:
-            self._spell_everywhere(self._spelling)
+        if self.spelling is not None:
+            self._spell_everywhere(self.spelling)
         return self._messages
 
     def _write(self, entry: Entry) -> None:
@@ -160,8 +171,8 @@ class MessageWriter:
         ]
         fields: dict[str, Any] = {}
         if spelt := [data for data in own if data.get("field") and data.get("text")]:
-            self._spelling = str(spelt[-1]["field"])
-            fields[self._spelling] = "\n".join(data["text"] for data in spelt)
+            self.spelling = str(spelt[-1]["field"])
+            fields[self.spelling] = "\n".join(data["text"] for data in spelt)
         if details := [detail for data in own for detail in data.get("details") or ()]:
             fields["reasoning_details"] = details
         return fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -27,12 +28,32 @@ def decode(payload: bytes) -> Any:
             raise ValueError("nested too deeply") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value that was written before; `encode` takes its JSON as it is."""
+
+    json: bytes
+
+
 def encode(value: Any) -> bytes:
     """Write compact JSON; what orjson refuses (surrogates, integers beyond 64 bits) goes the slow way."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=_fragment)
     except orjson.JSONEncodeError:
-        return json.dumps(scrub(value), ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(scrub(value), ensure_ascii=False, separators=(",", ":"), default=_parsed)
+        return text.encode()
+
+
+def _fragment(value: object) -> orjson.Fragment:
+    if isinstance(value, Encoded):
+        return orjson.Fragment(value.json)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _parsed(value: object) -> Any:
+    if isinstance(value, Encoded):
+        return json.loads(value.json)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def scrub(value: Any) -> Any:

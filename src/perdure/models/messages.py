@@ -107,7 +107,10 @@ class FunctionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `model` is the upstream name; `cache_key` groups calls of one conversation."""
+    """One model call. `model` is the upstream name; `cache_key` groups calls of one conversation.
+
+    The first `settled` entries belong to turns that have ended: later calls begin with the same.
+    """
 
     model: str
     instructions: str
@@ -120,6 +123,7 @@ class ModelRequest:
     service_tier: str = "auto"
     cache_ttl: Literal["30m", "12h"] | None = None
     cache_key: str | None = None
+    settled: int = 0
 
 
 # ---- what the model answers --------------------------------------------------------------------

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models.errors import ModelError
-from perdure.models.messages import ModelEvent, ModelRequest
-from perdure.models.responses_body import build_body
+from perdure.models.messages import Entry, ModelEvent, ModelRequest
+from perdure.models.responses_body import InputWriter, build_body
 from perdure.models.responses_reader import ResponseReader
+from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream, bearer
 
@@ -40,13 +41,19 @@ class ResponsesModel:
     def __init__(self, provider: ProviderSettings, transport: Transport | None = None) -> None:
         self._upstream = Upstream(provider, transport, "/responses", bearer(provider), OWN_FIELDS)
         self._refused: set[str] = set()
+        self._histories: SettledHistories[frozenset[str]] = SettledHistories()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider = self._upstream.provider
         body = build_body(
             request,
             provider.name,
-            refused=self._refused,
+            written_input=self._histories.write(
+                (request.cache_key, request.model),
+                request,
+                frozenset(),
+                lambda *part: self._write(request.model, *part),
+            ),
             max_output_tokens=self._upstream.max_output_tokens(request.model),
             enforce_schema=self._upstream.settings(request.model).structured_output is not False,
         )
@@ -60,18 +67,26 @@ class ResponsesModel:
                     if reader.is_finished:
                         break
         except ModelError as error:
-            if ITEMS_REFUSED.search(error.message) and self._refuse_items(body):
+            if ITEMS_REFUSED.search(error.message) and self._refuse_items(request):
                 error.retryable = True
             raise
         for said in reader.close():
             yield said
 
-    def _refuse_items(self, body: dict[str, Any]) -> bool:
+    def _write(
+        self, model: str, entries: Sequence[Entry], sent: frozenset[str]
+    ) -> tuple[list[dict[str, Any]], frozenset[str]]:
+        writer = InputWriter(self._upstream.provider.name, model, self._refused, sent)
+        return writer.write(entries), frozenset(writer.sent)
+
+    def _refuse_items(self, request: ModelRequest) -> bool:
         """Remember the provider's own items of a request as refused; whether there were any."""
-        ids = {item["id"] for item in body["input"] if "id" in item}
+        _, ids = self._write(request.model, request.entries, frozenset())
         if len(self._refused) > MOST_REFUSED:
             self._refused.clear()
         self._refused |= ids
+        # What was written names them.
+        self._histories = SettledHistories()
         return bool(ids)
 
     async def close(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
+from perdure.models.jsontext import Encoded
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -40,6 +41,7 @@ def build_body(
     provider: str,
     *,
     refused: Container[str] = frozenset(),
+    written_input: Encoded | None = None,
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
 ) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def build_body(
     Args:
         provider: the configured provider's name; native data of others is left out.
         refused: ids of items that the provider does not take back.
+        written_input: the entries, if they are written already.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
     """
@@ -57,7 +60,7 @@ def build_body(
         instructions, schema = with_schema(instructions, schema), None
     body: dict[str, Any] = {
         "model": request.model,
-        "input": InputWriter(provider, request.model, refused).write(request.entries),
+        "input": written_input or InputWriter(provider, request.model, refused).write(request.entries),
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -109,11 +112,17 @@ class InputWriter:
     only together with the output after it: the provider refuses either without the other.
     """
 
-    def __init__(self, provider: str, model: str, refused: Container[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        refused: Container[str] = frozenset(),
+        sent: Iterable[str] = (),
+    ) -> None:
         self._provider = provider
         self._model = model
         self._refused = refused
-        self._sent: set[str] = set()
+        self.sent = set(sent)
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         said = [entry for entry in entries if not _is_empty(entry)]
@@ -137,7 +146,7 @@ class InputWriter:
             return
         if native.data.get("reasoning") != ids:
             return
-        self._sent.update(ids)
+        self.sent.update(ids)
         for entry in own:
             data = entry.native.data
             # A provider that shows its raw reasoning gave no summary: what we keep as one is that text.
@@ -192,9 +201,9 @@ class InputWriter:
         if native is None or not self._is_own(native):
             return {}
         item_id = native.data["id"]
-        if item_id in self._sent or not self._sent.issuperset(native.data.get("reasoning", ())):
+        if item_id in self.sent or not self.sent.issuperset(native.data.get("reasoning", ())):
             return {}
-        self._sent.add(item_id)
+        self.sent.add(item_id)
         return {"id": item_id}
 
     def _is_own(self, native: Native) -> bool:
