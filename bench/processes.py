@@ -20,7 +20,7 @@ from bench.machine import cores, cpu_seconds, pinned, rss_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 KEY = "bench-api-key"
-LISTENING = re.compile(r"listening on (?:http://127\.0\.0\.1:(\d+)|standard input)")
+LISTENING = re.compile(r"listening on (?:http://127\.0\.0\.1:(\d+)|standard input)|perdure worker ready")
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
@@ -115,14 +115,39 @@ def start_provider(directory: Path) -> Iterator[Running]:
 
 @contextmanager
 def start_server(
-    directory: Path, *, provider: int = 9, settings: str = "", pin: bool = True
+    directory: Path,
+    *,
+    provider: int = 9,
+    settings: str = "",
+    pin: bool = True,
+    arguments: Sequence[str] = (),
 ) -> Iterator[Running]:
     """Our server over `directory/data`, on a core of its own.
 
     Args:
         provider: port of the fake provider, which serves the models `deltas-*`.
         settings: more TOML, before the providers.
+        arguments: more options of the command.
     """
+    command = ["serve", "--host", "127.0.0.1", "--port", "0", *arguments]
+    with _start_perdure(directory, command, "server.log", provider, settings, pin) as running:
+        yield running
+
+
+@contextmanager
+def start_worker(
+    directory: Path, number: int, *, provider: int = 9, settings: str = "", arguments: Sequence[str] = ()
+) -> Iterator[Running]:
+    """A worker beside a server with the same arguments; its process is on any core."""
+    command = ["worker", *arguments]
+    with _start_perdure(directory, command, f"worker-{number}.log", provider, settings, False) as running:
+        yield running
+
+
+@contextmanager
+def _start_perdure(
+    directory: Path, arguments: Sequence[str], log: str, provider: int, settings: str, pin: bool
+) -> Iterator[Running]:
     script = directory / "desk.toml"
     script.write_text(DESK)
     config = directory / "perdure.toml"
@@ -145,10 +170,10 @@ script = "{script}"
 models = ["desk"]
 """
     )
-    command = ["-m", "perdure.cli.main", "serve", "--host", "127.0.0.1", "--port", "0"]
+    command = ["-m", "perdure.cli.main", *arguments]
     command += ["--config", str(config), "--data-dir", str(directory / "data")]
     core = cores()[0] if pin else None
-    with start(command, directory / "server.log", core=core, environ={"PERDURE_API_KEY": KEY}) as running:
+    with start(command, directory / log, core=core, environ={"PERDURE_API_KEY": KEY}) as running:
         yield running
 
 

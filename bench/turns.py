@@ -93,7 +93,7 @@ def measure_rate(directory: Path, smoke: bool) -> list[Row]:
     ):
         bare.ask(sessions * 4, concurrency=sessions)
         asked = bare.ask(sessions * (4 if smoke else 100), concurrency=sessions)
-        turns, wall, cpu, own_cpu = uvloop.run(_rate(server, sessions, seconds))
+        turns, wall, cpu, own_cpu = uvloop.run(turn_rate(server, sessions, seconds))
     bare_rate = len(asked.seconds) / asked.wall
     bare_cpu = asked.cpu / len(asked.seconds) * 1e3
     return [
@@ -104,7 +104,8 @@ def measure_rate(directory: Path, smoke: bool) -> list[Row]:
     ]
 
 
-async def _rate(server: Running, sessions: int, seconds: float) -> tuple[int, float, float, float]:
+async def turn_rate(server: Running, sessions: int, seconds: float) -> tuple[int, float, float, float]:
+    """Turns of `sessions` at once, in how many seconds, and the CPU seconds of server and client."""
     turns = 0
     stopping = asyncio.Event()
 
