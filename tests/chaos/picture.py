@@ -16,14 +16,17 @@ ENDED = ("completed", "failed", "cancelled")
 class Picture:
     """`texts` are put together from deltas alone, for items whose beginning this connection has told.
 
-    `replayed` says that messages may come without deltas, since those are not stored.
+    `replayed` says that messages may come without deltas, since those are not stored. `outlives` says that
+    a stream may outlive whoever writes a message, which is then closed with less than was told of it.
     """
 
     replayed: bool = False
+    outlives: bool = False
     session: Json = field(default_factory=dict)
     turns: dict[str, str] = field(default_factory=dict)
     items: dict[str, Json] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
 
     def reconnect(self) -> None:
         """Deltas may have been missed."""
@@ -51,8 +54,13 @@ class Picture:
             case "output_text.done":
                 told = self.texts.get(event["item_id"], event["text"])
                 whole = told == event["text"] or (told == "" and self.replayed)
+                if self.outlives and not whole and told.startswith(event["text"]):
+                    self.cut.add(event["item_id"])
+                    return
                 assert whole, f"the deltas of {event['item_id']} have a gap: {told!r}"
             case "item.done":
+                ended, status = event["item"]["id"], event["item"]["status"]
+                assert ended not in self.cut or status == "incomplete", f"the end of {ended} was not told"
                 self._item(event["item"])
         if "session" in event:
             self.session = event["session"]

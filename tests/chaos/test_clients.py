@@ -11,9 +11,10 @@ import pytest
 from openai import AsyncOpenAI
 from tests.server import ServerProcess, scripted_config
 
-from .picture import TURN, Json, text_of
+from .arrival import check_told, stored_behind
+from .picture import Json, text_of
 from .proxy import CLEAR, Proxy, Weather
-from .traveller import Reader, Replayer, Traveller, said
+from .traveller import Reader, Replayer, Traveller, said, through
 
 DEADLINE = 240.0
 SETTINGS = """
@@ -86,7 +87,7 @@ async def travel(
     """Send a client through a network of its own, and check what it knows in the end."""
     choice = random.Random(f"{seed} says")
     proxy = Proxy(server.address, seed, lambda: bad_weather(proxy.choice))
-    async with proxy, kind(server, proxy, "guide", [WEATHER]) as traveller:
+    async with proxy, kind(*through(server, proxy), "guide", [WEATHER]) as traveller:
         try:
             async with asyncio.timeout(DEADLINE):
                 await traveller.converse(rounds_of(choice, rounds))
@@ -107,18 +108,11 @@ async def check(traveller: Traveller, server: ServerProcess) -> None:
         assert list(picture.items.values()) == items
         assert picture.turns == {turn.id: "completed" for turn in turns}
         if isinstance(traveller, Replayer):
-            check_told(traveller.told, await stored_behind(client, server, session_id, traveller.first))
+            check_told(traveller.told, await stored_behind(client, server.url, session_id, traveller.first))
     assert picture.user_texts == traveller.said
     check_calls(items, traveller)
     assert all(text_of(item).strip() for item in items if item["type"] == "message")
     assert {item["status"] for item in items} == {"completed"}
-
-
-def check_told(told: list[tuple[str, str]], stored: list[str]) -> None:
-    """Every stored event was told once, in its order; what else was told shows an item being written."""
-    assert [identity for identity, _ in told if identity in stored] == stored
-    others = {kind for identity, kind in told if identity not in stored}
-    assert others <= {f"{TURN}item.added", f"{TURN}content_part.added"}
 
 
 def check_calls(items: list[Json], traveller: Traveller) -> None:
@@ -130,23 +124,6 @@ def check_calls(items: list[Json], traveller: Traveller) -> None:
     # The model asks twice for a message about the weather, if it was the last word of its request.
     asked = sum("weather" in text for text in traveller.said)
     assert len(cities) <= 2 * asked
-
-
-async def stored_behind(
-    client: AsyncOpenAI, server: ServerProcess, session_id: str, cursor: str
-) -> list[str]:
-    """The ids of the stored events behind a cursor."""
-    found: list[str] = []
-    while True:
-        page: Any = await client.get(
-            f"{server.url}/perdure/v1/sessions/{session_id}/events",
-            cast_to=object,
-            options={"params": {"after": cursor, "limit": 50}},
-        )
-        found += [event["event_id"] for event in page["data"]]
-        if not page["has_more"]:
-            return found
-        cursor = page["last_id"]
 
 
 async def travel_together(server: ServerProcess, seed: str, clients: int, rounds: int) -> None:
@@ -180,8 +157,8 @@ async def test_many_clients_behind_bad_networks(server: ServerProcess, seed: str
 async def test_a_dribbling_network_changes_nothing(server: ServerProcess, seed: str) -> None:
     async with (
         Proxy(server.address, seed, lambda: Weather(dribble=True)) as proxy,
-        Reader(server, proxy, "guide", [WEATHER]) as reader,
-        Replayer(server, proxy, "guide", [WEATHER]) as replayer,
+        Reader(*through(server, proxy), "guide", [WEATHER]) as reader,
+        Replayer(*through(server, proxy), "guide", [WEATHER]) as replayer,
         asyncio.timeout(DEADLINE),
     ):
         for traveller in (reader, replayer):
@@ -196,7 +173,7 @@ async def test_an_input_whose_answer_is_lost_counts_once(server: ServerProcess, 
     losses = 1 if end == "stall" else 3
     async with (
         Proxy(server.address, seed) as proxy,
-        Reader(server, proxy, "guide", [WEATHER]) as traveller,
+        Reader(*through(server, proxy), "guide", [WEATHER]) as traveller,
         asyncio.timeout(DEADLINE),
     ):
         proxy.queue(*[Weather(end, after=0)] * losses)

@@ -20,25 +20,50 @@ PATIENCE = 1.0
 T = TypeVar("T")
 
 
-class Traveller:
-    """One session and the client that drives and follows it; an async context manager."""
+class StreamEnded(Exception):
+    """The server ended the stream."""
 
-    def __init__(self, server: ServerProcess, proxy: Proxy, model: str, tools: list[Any]) -> None:
+
+def through(server: ServerProcess, proxy: Proxy) -> tuple[str, AsyncOpenAI]:
+    """The name and the client of a traveller whose requests take the way of the proxy."""
+    client = AsyncOpenAI(
+        base_url=f"{proxy.url}/v1",
+        api_key=server.api_key,
+        max_retries=0,
+        timeout=PATIENCE,
+        _strict_response_validation=True,
+    )
+    return f"{proxy.address[1]}", client
+
+
+class Traveller:
+    """One session and the clients that drive and follow it; an async context manager.
+
+    `follows` is the client that reads, if that is another one.
+    """
+
+    LOST: tuple[type[Exception], ...] = (APIConnectionError,)
+    """After these, a request is repeated and a stream opened again."""
+
+    def __init__(
+        self,
+        name: str,
+        client: AsyncOpenAI,
+        model: str,
+        tools: list[Any],
+        *,
+        follows: AsyncOpenAI | None = None,
+    ) -> None:
         self.session_id = ""
         self.picture = Picture()
         self.said: list[str] = []
         self.ran: Counter[str] = Counter()
         self.connections = 0
         self._agent: Any = {"model": model, "tools": tools}
-        self._client = AsyncOpenAI(
-            base_url=f"{proxy.url}/v1",
-            api_key=server.api_key,
-            max_retries=0,
-            timeout=PATIENCE,
-            _strict_response_validation=True,
-        )
-        self._sessions = self._client.beta.agents.sessions
-        self.name = f"{proxy.address[1]}"
+        self.name = name
+        self._clients = {client, follows or client}
+        self._sessions = client.beta.agents.sessions
+        self._followed = (follows or client).beta.agents.sessions
         self._changed = asyncio.Condition()
         self._running: asyncio.TaskGroup
 
@@ -48,7 +73,8 @@ class Traveller:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._client.close()
+        for client in self._clients:
+            await client.close()
 
     async def converse(self, rounds: list[list[str]]) -> None:
         """Say the texts of each round in one request; the next round follows when all is dealt with.
@@ -96,8 +122,12 @@ class Traveller:
         while True:
             try:
                 return await action()
-            except APIConnectionError:
-                self.connections += 1
+            except self.LOST:
+                await self._lose()
+
+    async def _lose(self) -> None:
+        """A connection is lost."""
+        self.connections += 1
 
     async def _answer(self, action: Json) -> None:
         city = action["arguments"]["city"]
@@ -123,13 +153,13 @@ class Traveller:
 
     async def _read(self) -> tuple[Json, list[Json], list[Json]]:
         """The session, its turns and its items, oldest first."""
-        session = await self._sessions.retrieve(self.session_id)
-        turns = [turn async for turn in self._sessions.turns.list(self.session_id, order="asc", limit=100)]
-        items = [item async for item in self._sessions.items.list(self.session_id, order="asc", limit=100)]
+        session = await self._followed.retrieve(self.session_id)
+        turns = [turn async for turn in self._followed.turns.list(self.session_id, order="asc", limit=100)]
+        items = [item async for item in self._followed.items.list(self.session_id, order="asc", limit=100)]
         return session.to_dict(), [turn.to_dict() for turn in turns], [item.to_dict() for item in items]
 
     async def _events(self, **query: str) -> AsyncIterator[Json]:
-        async with await self._sessions.events.stream(self.session_id, extra_query=query) as stream:
+        async with await self._followed.events.stream(self.session_id, extra_query=query) as stream:
             async for event in stream:
                 yield event.to_dict()
 
@@ -148,27 +178,27 @@ class Reader(Traveller):
         while True:
             try:
                 await self._follow_once()
-            except APIConnectionError:
-                self.connections += 1
+            except self.LOST:
+                await self._lose()
                 self.picture.reconnect()
 
     async def _follow_once(self) -> None:
-        buffered: asyncio.Queue[Json | APIConnectionError] = asyncio.Queue()
-        async with await self._sessions.events.stream(self.session_id) as stream:
+        buffered: asyncio.Queue[Json | Exception] = asyncio.Queue()
+        async with await self._followed.events.stream(self.session_id) as stream:
 
             async def receive() -> None:
                 try:
                     async for event in stream:
                         buffered.put_nowait(event.to_dict())
-                    raise AssertionError("the server ended the stream")
-                except APIConnectionError as error:
+                    buffered.put_nowait(StreamEnded())
+                except self.LOST as error:
                     buffered.put_nowait(error)
 
             receiving = asyncio.create_task(receive())
             try:
                 self.picture.read(*await self._read())
                 await self._look()
-                while not isinstance(event := await buffered.get(), APIConnectionError):
+                while not isinstance(event := await buffered.get(), Exception):
                     await self._take(event)
                 raise event
             finally:
@@ -185,8 +215,8 @@ class Replayer(Traveller):
     first = ""
     cursor = ""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.picture.replayed = True
         self.told: list[tuple[str, str]] = []
 
@@ -196,8 +226,8 @@ class Replayer(Traveller):
             events = (event.to_dict() async for event in stream)
             try:
                 event = await anext(events)
-            except APIConnectionError:
-                self.connections += 1
+            except (StopAsyncIteration, *self.LOST):
+                await self._lose()
                 continue
             self.session_id = event["session"]["id"]
             self.first = self.cursor = event["event_id"]
@@ -219,8 +249,8 @@ class Replayer(Traveller):
                     if not event["type"].endswith(".delta"):
                         self.told.append((self.cursor, event["type"]))
                     await self._take(event)
-            except APIConnectionError:
-                self.connections += 1
+            except self.LOST:
+                await self._lose()
             created = None
             self.picture.reconnect()
 

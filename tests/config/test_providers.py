@@ -248,3 +248,23 @@ def test_model_names_match_in_their_exact_case() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [
+        (None, "https://api.anthropic.com/v1"),
+        ("https://api.anthropic.com", "https://api.anthropic.com/v1"),
+        ("http://127.0.0.1:4000/", "http://127.0.0.1:4000/v1"),
+        ("https://gateway.example.com/anthropic/v1/", "https://gateway.example.com/anthropic/v1"),
+    ],
+)
+def test_an_anthropic_key_gives_its_protocol_and_the_claude_models(
+    base_url: str | None, expected: str
+) -> None:
+    settings = load({"ANTHROPIC_API_KEY": SECRET, **({"ANTHROPIC_BASE_URL": base_url} if base_url else {})})
+    provider = settings.providers[0]
+    assert (provider.name, provider.protocol, provider.base_url) == ("anthropic", "anthropic", expected)
+    assert provider.api_key is not None
+    assert provider.api_key.get_secret_value() == SECRET
+    assert server_of(settings, "claude-opus-5-5") == "anthropic"

@@ -88,6 +88,8 @@ SCALARS = [
 ]  # fmt: skip
 SAMPLES: dict[str, Any] = {
     "host": "::1",
+    "metrics": "open",
+    "metrics_host": "::1",
     "obfuscation": False,
     "require_beta_header": False,
     "validate_arguments": False,
@@ -169,12 +171,13 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         {"PERDURE_SERVER_MAX_BODY": "much", "PERDURE_LIMITS_SPEED": "9"},
     )
     assert found == {
-        "colour": "unknown key; allowed: api_key, data_dir, database, database_connections, limits, log,"
-        " provider, retry, server, work",
+        "colour": "unknown key; allowed: api_key, bus, data_dir, database, database_connections, limits,"
+        " log, provider, retry, server, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",
         "server.hots": "unknown key; did you mean host? allowed: base_instructions, host, keepalive,"
-        " max_body, obfuscation, port, public_url, require_beta_header, shutdown_grace, stream_buffer",
+        " max_body, metrics, obfuscation, port, public_url, require_beta_header, shutdown_grace,"
+        " stream_buffer",
         "server.keepalive": "'soon' is not allowed; allowed: a number of seconds above 0 to 3600",
         "server.obfuscation": "1 is not allowed; allowed: true or false",
         "server.public_url": "is not usable; allowed: a URL that begins with http:// or https://, without"

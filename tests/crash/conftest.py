@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.postgres import PostgresServer
 
-from .forge import Forge
+from .forge import Forge, Foundry
 from .model import Model
 
 SEED = os.environ.get("PERDURE_SEED") or str(random.SystemRandom().randrange(1 << 30))
@@ -46,8 +46,8 @@ def databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
 
 @pytest.fixture(scope="session")
 def started_forge() -> Iterator[Forge]:
-    with Forge() as forge:
-        yield forge
+    with Foundry() as foundry:
+        yield foundry.forge()
 
 
 @pytest.fixture

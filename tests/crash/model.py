@@ -85,6 +85,10 @@ class Model:
         topic = text_of(entries[topics[-1]]["content"])
         since = entries[topics[-1] + 1 :]
         calls = [entry for entry in since if entry["type"] == "function_call"]
+        return self._tell(topic, calls, since)
+
+    def _tell(self, topic: str, calls: list[dict[str, Any]], since: list[dict[str, Any]]) -> Answer:
+        """The answer to a topic, by what was called for it and what was said since."""
         match topic.split(" ")[0]:
             case "Plan":
                 return self._plan_trip(calls, since)

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "work": frozenset({"harness", "store", "config"}),
     "api": EVERY - {"sdk", "cli"},
     "sdk": frozenset({"wire", "schema"}),
-    "inspect": frozenset({"wire"}),
+    "inspect": frozenset({"wire", "store"}),
     "cli": EVERY,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -64,7 +65,7 @@ def results(entries: list[Entry], content: Any = "shipped") -> list[Entry]:
 def sent(provider: FakeProvider) -> list[dict[str, Any]]:
     """The input of the last request."""
     body = provider.requests[-1].body
-    return list(body.get("input") or body["messages"])
+    return list(body.get("input") or body.get("messages") or body["contents"])
 
 
 async def test_steps_with_reasoning_texts_and_parallel_calls(provider: FakeProvider, model: Model) -> None:
@@ -85,7 +86,8 @@ async def test_steps_with_reasoning_texts_and_parallel_calls(provider: FakeProvi
     history.append(user("Thanks."))
     await collect(model, ask(*history, tools=(LOOKUP,)))
     assert len(provider.requests) == 4
-    assert "Look both up." in str(sent(provider))
+    # Gemini's thoughts come back as signatures.
+    assert ("Look both up." in str(sent(provider))) == (provider.PROTOCOL != "gemini")
 
 
 async def test_all_reasoning_goes_back_to_its_producer(provider: FakeProvider, model: Model) -> None:
@@ -98,7 +100,8 @@ async def test_all_reasoning_goes_back_to_its_producer(provider: FakeProvider, m
         step = entries_of(await collect(model, ask(*history)))
         history += [*step, *results(step)]
     await collect(model, ask(*history, user("And?")))
-    assert str(sent(provider)).count("Thought") == 2
+    sign = "thoughtSignature" if provider.PROTOCOL == "gemini" else "Thought"
+    assert str(sent(provider)).count(sign) == 2
 
 
 async def test_another_model_gets_no_reasoning_and_no_ids(provider: FakeProvider, model: Model) -> None:
@@ -110,8 +113,9 @@ async def test_another_model_gets_no_reasoning_and_no_ids(provider: FakeProvider
     assert not any("id" in item for item in sent(provider))
 
 
-async def test_another_provider_accepts_the_whole_history(wire: Wire) -> None:
-    (other,) = [one for one in WIRES.values() if one != wire]
+@pytest.mark.parametrize("names", list(itertools.permutations(WIRES, 2)), ids="-".join)
+async def test_another_provider_accepts_the_whole_history(names: tuple[str, str]) -> None:
+    wire, other = (WIRES[name] for name in names)
     async with wire.provider() as here, other.provider() as there:
         first, second = wire.model(here.settings("here")), other.model(there.settings("there"))
         here.queue(answer(Thought(("Mine.",)), Text("Wait."), Call("f", id="functions.f:0"), Call("f")))
@@ -189,7 +193,7 @@ async def test_images_of_users_and_results(provider: FakeProvider, model: Model,
             user("Good."),
         ),
     )
-    assert str(sent(provider)).count(url) == 4
+    assert str(sent(provider)).count(url.rpartition(",")[2]) == 4
 
 
 async def test_a_note_says_that_it_is_not_the_users(provider: FakeProvider, model: Model) -> None:
@@ -365,6 +369,8 @@ async def test_any_history_of_whole_steps_is_accepted(wire: Wire, steps: Any, ra
         model = wire.model(provider.settings())
         history: list[Entry] = [user()]
         for thoughts, text, calls, order in steps:
+            if wire.provider.PROTOCOL == "gemini" and not text and not calls:
+                continue  # an answer of nothing is a fault there
             provider.queue(
                 answer(
                     *(Thought((f"thought {number}",)) for number in range(thoughts)),

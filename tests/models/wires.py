@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
+from tests.providers.anthropic import AnthropicProvider
 from tests.providers.chat import ChatProvider
+from tests.providers.gemini import GeminiProvider
 from tests.providers.responses import ResponsesProvider
 from tests.providers.server import FakeProvider
 
+from perdure.models.anthropic import AnthropicModel
 from perdure.models.chat import ChatModel
 from perdure.models.errors import ModelError
+from perdure.models.gemini import GeminiModel
 from perdure.models.messages import (
     AssistantMessage,
     CallDone,
@@ -36,10 +40,16 @@ from perdure.models.responses import ResponsesModel
 
 class Wire(NamedTuple):
     provider: type[FakeProvider]
-    model: type[ResponsesModel] | type[ChatModel]
+    model: type[ResponsesModel] | type[ChatModel] | type[AnthropicModel] | type[GeminiModel]
 
 
-WIRES = {"responses": Wire(ResponsesProvider, ResponsesModel), "chat": Wire(ChatProvider, ChatModel)}
+WIRES = {
+    "responses": Wire(ResponsesProvider, ResponsesModel),
+    "chat": Wire(ChatProvider, ChatModel),
+    "anthropic": Wire(AnthropicProvider, AnthropicModel),
+    "gemini": Wire(GeminiProvider, GeminiModel),
+}
+OPENAI_WIRES = {name: WIRES[name] for name in ("responses", "chat")}
 
 LOOKUP = FunctionSpec(
     "lookup_order",

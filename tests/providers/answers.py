@@ -95,6 +95,9 @@ Quirk = Literal[
     "usage_with_finish",  # chat: usage comes with finish_reason, not in a chunk of its own
     "both_spellings",  # chat: reasoning under both of its names
     "stop_with_calls",  # chat: finish_reason is "stop" though there are calls
+    "split_calls",  # gemini: every call in a chunk of its own
+    "signed_text",  # gemini: the last piece of a text carries its signature, not an empty part behind it
+    "late_usage",  # gemini: usage comes in a chunk of its own, behind the end
 ]
 
 

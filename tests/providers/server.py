@@ -89,6 +89,23 @@ class FakeProvider:
     def last_user_text(self, body: dict[str, Any]) -> str:
         raise NotImplementedError
 
+    def is_authorized(self, headers: Mapping[str, str], key: str) -> bool:
+        return headers.get("Authorization") == f"Bearer {key}"
+
+    def addressed(self, request: web.Request, body: dict[str, Any]) -> dict[str, Any]:
+        """The body, with what the protocol says in the address instead."""
+        return body
+
+    def error_body(self, refusal: Refusal) -> Any:
+        """The JSON of an HTTP error."""
+        error = {
+            "message": refusal.message,
+            "type": refusal.type or "invalid_request_error",
+            "param": refusal.param,
+            "code": refusal.code,
+        }
+        return {"error": error}
+
     # ---- for tests -----------------------------------------------------------------------------
 
     def queue(self, *plans: Plan) -> None:
@@ -147,12 +164,12 @@ class FakeProvider:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
-        if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
-            return _refuse(Refusal(401, "invalid_api_key", "Incorrect API key provided: wrong-***."))
+        if self._api_key is not None and not self.is_authorized(request.headers, self._api_key):
+            return self._refuse(Refusal(401, "invalid_api_key", "Incorrect API key provided: wrong-***."))
         if len(data) > self._max_body:
-            return _refuse(Refusal(413, None, "Request body is too large."))
+            return self._refuse(Refusal(413, None, "Request body is too large."))
         try:
-            body = json.loads(data)
+            body = self.addressed(request, json.loads(data))
         except ValueError:
             return self._reject(Violation("We could not parse the JSON body of your request."))
         peer = request.transport.get_extra_info("peername") if request.transport else (None, 0)
@@ -165,7 +182,7 @@ class FakeProvider:
                 f"Your input exceeds the context window of this model: it has {len(data) // 4} tokens,"
                 f" the maximum context length is {self._context_window} tokens."
             )
-            return _refuse(Refusal(400, "context_length_exceeded", message, param="input"))
+            return self._refuse(Refusal(400, "context_length_exceeded", message, param="input"))
         if self.strict:
             try:
                 self.examine(body)
@@ -179,9 +196,16 @@ class FakeProvider:
 
     def _reject(self, violation: Violation) -> web.Response:
         self.violations.append(f"{violation.param}: {violation.message}")
-        return _refuse(
+        return self._refuse(
             Refusal(400, violation.code, violation.message, "invalid_request_error", violation.param)
         )
+
+    def _refuse(self, refusal: Refusal) -> web.Response:
+        body = refusal.body
+        if body is None:
+            body = json.dumps(self.error_body(refusal)).encode()
+        headers = {"Content-Type": refusal.content_type, **refusal.headers}
+        return web.Response(status=refusal.status, body=body, headers=headers)
 
     async def _next_plan(self, recorded: Recorded) -> Plan:
         if self._plans:
@@ -194,7 +218,7 @@ class FakeProvider:
     async def _play(self, request: web.Request, recorded: Recorded, plan: Plan) -> web.StreamResponse:
         match plan:
             case Refusal():
-                return _refuse(plan)
+                return self._refuse(plan)
             case Silence():
                 await (plan.release or asyncio.Event()).wait()
                 _abort(request)
@@ -213,18 +237,6 @@ class FakeProvider:
             await response.write_eof()
         recorded.served.set()
         return response
-
-
-def _refuse(refusal: Refusal) -> web.Response:
-    error = {
-        "message": refusal.message,
-        "type": refusal.type or "invalid_request_error",
-        "param": refusal.param,
-        "code": refusal.code,
-    }
-    body = json.dumps({"error": error}).encode() if refusal.body is None else refusal.body
-    headers = {"Content-Type": refusal.content_type, **refusal.headers}
-    return web.Response(status=refusal.status, body=body, headers=headers)
 
 
 def _abort(request: web.Request) -> None:

@@ -63,11 +63,12 @@ def test_scopes_are_separate_and_end_with_the_key() -> None:
 
 
 def test_scopes_have_short_names() -> None:
-    assert [scope_of(word) for word in ("read", "write", "api.agents.read")] == [
+    assert [scope_of(word) for word in ("read", "write", "metrics", "api.agents.read")] == [
         "api.agents.read",
         "api.agents.write",
+        "api.metrics.read",
         "api.agents.read",
     ]
     for word in ("", "agents.read", "admin", "READ"):
-        with pytest.raises(ValueError, match="allowed: read, write"):
+        with pytest.raises(ValueError, match="allowed: read, write, metrics"):
             scope_of(word)

@@ -7,7 +7,18 @@ from typing import Any
 from fastapi import FastAPI
 
 from perdure import __version__
-from perdure.api import activity, agents, errors, events, history, later, replay_stream, sessions, status
+from perdure.api import (
+    activity,
+    agents,
+    errors,
+    events,
+    history,
+    later,
+    metrics,
+    replay_stream,
+    sessions,
+    status,
+)
 from perdure.api.gate import Gate
 from perdure.api.services import Services
 
@@ -26,7 +37,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     errors.install(app)
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.
-    for module in (status, later, activity, replay_stream, events, history, sessions, agents):
+    for module in (status, metrics, later, activity, replay_stream, events, history, sessions, agents):
         app.router.routes.extend(module.routes.routes)
     app.add_middleware(Gate)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -9,11 +9,10 @@ from fastapi import Response
 
 from perdure.api.keyring import Caller
 from perdure.api.services import Services
-from perdure.api.streams import EventStream, FirstTurnEnd, catch_up
+from perdure.api.streams import EventStream, FirstTurnEnd, catch_up, take_snapshot
 from perdure.live.frames import EventFrame, Frame
 from perdure.store.history import list_turns, load_turn_items
 from perdure.store.pages import PageRequest
-from perdure.store.snapshots import read_snapshot
 from perdure.wire import events as wire
 from perdure.wire.turns import Turn
 
@@ -30,7 +29,7 @@ async def replay_creation(
     """Answer a repeated streaming creation with the stream of the session it created."""
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate)
     try:
-        snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)
+        snapshot = await take_snapshot(services.store, services.hub, subscription, caller.project_id)
         first_turn = await services.store.read(
             list_turns, session_id, caller.project_id, PageRequest(1, "asc")
         )

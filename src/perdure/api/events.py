@@ -11,9 +11,8 @@ from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.replay_stream import replay
 from perdure.api.routing import router
 from perdure.api.services import Services
-from perdure.api.streams import EventStream, catch_up
+from perdure.api.streams import EventStream, catch_up, take_snapshot
 from perdure.store.accept import accept_once
-from perdure.store.snapshots import read_snapshot
 from perdure.wire.inputs import EventBatch
 from perdure.wire.validation import validate
 
@@ -57,10 +56,9 @@ async def stream(
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate)
     cursor = after or last_event_id
     try:
-        await services.hub.ready(session_id)
         if cursor:
             return await replay(services, caller, subscription, cursor)
-        snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)
+        snapshot = await take_snapshot(services.store, services.hub, subscription, caller.project_id)
         first = catch_up(services.hub, subscription, snapshot)
     except BaseException:
         subscription.close()

@@ -1,4 +1,4 @@
-"""The gate in front of every route: request id, canonical path, beta header, key, scope.
+"""The gate in front of every route: request id, count, canonical path, beta header, key, scope.
 
 The order is that of the official service: a missing beta header is answered before the key is looked
 at. Paths are taken as they are; nothing is ever redirected.
@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.api.errors import send_error
+from perdure.api.exchange import Exchange
 from perdure.api.services import Services
 from perdure.config.logging import log_context
 from perdure.wire.errors import ApiError, Forbidden, InternalError, InvalidBeta, NotFound, Unauthorized
@@ -20,9 +21,11 @@ from perdure.wire.ids import new_id
 
 log = logging.getLogger(__name__)
 
+METRICS_PATH = "/metrics"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 READ_SCOPE = "api.agents.read"
 WRITE_SCOPE = "api.agents.write"
+METRICS_SCOPE = "api.metrics.read"
 
 
 class Gate:
@@ -39,17 +42,20 @@ class Gate:
         state: dict[str, Any] = scope.setdefault("state", {})
         state["request_id"] = request_id
         started = False
+        services: Services = scope["app"].state.services
+        exchange = Exchange(services.metrics.http, scope)
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 MutableHeaders(scope=message)["x-request-id"] = request_id
+            exchange.sends(message)
             await send(message)
 
         with log_context(request=request_id):
             try:
-                await self._admit(scope)
+                await self._admit(scope, services)
                 await self._app(scope, receive, send_with_id)
             except ApiError as error:
                 await send_error(error, scope, receive, send_with_id)
@@ -58,8 +64,10 @@ class Gate:
                 if started:
                     raise
                 await send_error(InternalError(), scope, receive, send_with_id)
+            finally:
+                exchange.end()
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope, services: Services) -> None:
         path: str = scope["path"]
         raw: bytes = scope.get("raw_path") or path.encode()
         if path in OPEN_PATHS:
@@ -70,13 +78,18 @@ class Gate:
         if b"/../" in raw or b"/./" in raw:
             raise NotFound()
         headers = Headers(scope=scope)
-        services: Services = scope["app"].state.services if "app" in scope else scope["state"]["services"]
         if path.startswith("/v1/") and services.settings.server.require_beta_header:
             _check_beta(headers)
+        if path == METRICS_PATH and services.settings.server.metrics != "key":
+            if services.settings.server.metrics == "off":
+                raise NotFound()
+            return
         caller = await services.keyring.caller(_bearer(headers))
         if caller is None:
             raise Unauthorized()
         needed = READ_SCOPE if scope["method"] in ("GET", "HEAD") else WRITE_SCOPE
+        if path == METRICS_PATH:
+            needed = METRICS_SCOPE
         if needed not in caller.scopes:
             raise Forbidden(f"This API key lacks the scope {needed}.")
         scope["state"]["caller"] = caller

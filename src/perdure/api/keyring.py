@@ -6,7 +6,7 @@ import hmac
 import time
 from dataclasses import dataclass
 
-from perdure.secrets.keys import SCOPES, ApiKey, digest
+from perdure.secrets.keys import EVERY_SCOPE, ApiKey, digest
 from perdure.store.engine import Store
 from perdure.store.keys import find_key
 
@@ -37,7 +37,7 @@ class Keyring:
         """The owner of a token, or None."""
         wanted = digest(token)
         if self._bootstrap is not None and hmac.compare_digest(wanted, self._bootstrap):
-            return Caller(DEFAULT_PROJECT, "bootstrap", frozenset(SCOPES))
+            return Caller(DEFAULT_PROJECT, "bootstrap", frozenset(EVERY_SCOPE))
         now = time.monotonic()
         cached = self._known.get(wanted)
         if cached is not None and now - cached[0] < CACHE_SECONDS:

@@ -14,12 +14,12 @@ from perdure.api.access import UseCaller, UseServices
 from perdure.api.keyring import Caller
 from perdure.api.routing import router
 from perdure.api.services import Services
-from perdure.api.streams import EventStream, SnapshotFrames
+from perdure.api.streams import EventStream, SnapshotFrames, take_snapshot
 from perdure.live.frames import EventFrame, Frame, encode_json
 from perdure.live.hub import Subscription
 from perdure.store.locked import event_id
 from perdure.store.replay import Replayed, read_events, sequence_of
-from perdure.store.snapshots import Snapshot, read_snapshot
+from perdure.store.snapshots import Snapshot
 from perdure.wire.events import ItemAdded, SessionEvent
 from perdure.wire.pages import Page
 
@@ -59,11 +59,9 @@ async def replay(services: Services, caller: Caller, subscription: Subscription,
     """
     session_id = subscription.session_id
     seq = sequence_of(session_id, after)
-    snapshot = await services.store.read(read_snapshot, session_id, caller.project_id)
+    snapshot = await take_snapshot(services.store, services.hub, subscription, caller.project_id)
     # Read ahead of the response, so that a bad cursor is an error and not a broken stream.
     first = await services.store.read(read_events, session_id, caller.project_id, seq, snapshot.seq, STRETCH)
-    services.hub.note_last(session_id, event_id(session_id, snapshot.seq))
-    subscription.attach(snapshot.seq, [item.id for item in snapshot.unfinished])
     return EventStream(
         subscription,
         before=_stretches(services, caller, subscription, snapshot, first),

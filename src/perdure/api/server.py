@@ -1,4 +1,4 @@
-"""`perdure serve`: one process, one socket, a clean end."""
+"""`perdure serve`: a socket, the application behind it, a clean end."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import math
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
-import uvloop
 from fastapi import FastAPI
 
 from perdure.api.app import create_app
 from perdure.api.keyring import DEFAULT_PROJECT
+from perdure.api.metrics import open_port
+from perdure.api.process import Refused, explain, run_process
 from perdure.api.services import open_services
-from perdure.config.logging import configure_logging
 from perdure.config.settings import Settings
 from perdure.secrets import first_start
-from perdure.secrets.keys import SCOPES, ApiKey, hint, new_key
-from perdure.secrets.redaction import Redactor
-from perdure.store.engine import StoreError
+from perdure.secrets.keys import EVERY_SCOPE, ApiKey, hint, new_key
+from perdure.store.engine import is_sqlite
 from perdure.store.keys import count_keys, insert_key
-from perdure.store.migrate import SchemaTooNew
 from perdure.store.tx import Tx
 
 log = logging.getLogger(__name__)
 
-EXIT_REFUSED = 2
+Listening = Callable[[socket.socket], None]
 
 
 class Server(uvicorn.Server):
     """uvicorn, which tells when it listens and ends open event streams before it waits for requests."""
 
+    def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
+        super().__init__(config)
+        self._listening = listening
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and sockets:
-            host, port = sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            print(f"perdure listening on http://{shown}:{port}", flush=True)
+            self._listening(sockets[0])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Not uvicorn's own: that raises the signal again at the end, and a clean stop exits with 0.
@@ -48,39 +49,64 @@ class Server(uvicorn.Server):
         self.should_exit = True
         app = self.config.app
         if isinstance(app, FastAPI) and hasattr(app.state, "services"):
-            asyncio.get_running_loop().call_soon_threadsafe(app.state.services.begin_stopping)
+            services = app.state.services
+            stop = services.work.hurry if self.force_exit else services.begin_stopping
+            asyncio.get_running_loop().call_soon_threadsafe(stop)
 
 
 def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status.
+    """Serve until SIGTERM or SIGINT, in as many processes as there are workers; returns the exit status.
 
     0: ended cleanly. 1: the server could not start or failed. 2: refused to start with these settings.
     """
-    configure_logging(settings.log, Redactor(settings.secret_values()).redact)
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    workers = settings.work.workers
+    if workers != 1 and is_sqlite(settings.database):
+        return explain(
+            Refused(
+                f"{workers} workers need PostgreSQL: one process owns a SQLite database. "
+                "Leave out --workers (work.workers), or name a --database postgresql://…"
+            )
+        )
+    if workers <= 1:
+        return run_process(settings, lambda: serve(settings))
+    from perdure.api.fleet import run_fleet
+
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings))
-    except _Refused as error:
-        print(f"perdure: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    except (StoreError, SchemaTooNew, OSError) as error:
-        print(f"perdure: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 0
+        listener = _listen(settings.server.host, settings.server.port)
+    except OSError as error:
+        return explain(error)
+    with listener:
+        return run_fleet(
+            workers,
+            lambda ready: run_process(settings, lambda: serve(settings, listener, lambda _: ready())),
+            lambda: say_listening(listener),
+        )
 
 
-async def _serve(settings: Settings) -> int:
-    """Own the database, then listen: a second server ends before it takes an address."""
+def say_listening(listener: socket.socket) -> None:
+    """Print the address, for whoever started the server."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"perdure listening on http://{shown}:{port}", flush=True)
+
+
+async def serve(
+    settings: Settings, shared: socket.socket | None = None, listening: Listening = say_listening
+) -> int:
+    """Own the database, then listen: a second server ends before it takes an address.
+
+    Args:
+        shared: a socket that listens already and that other processes accept from, too.
+        listening: called when requests are answered.
+    """
     bootstrap_key = None if settings.api_key is None else settings.api_key.get_secret_value()
-    async with open_services(settings, bootstrap_key=bootstrap_key) as services:
+    works = settings.work.workers > 0
+    async with open_services(settings, bootstrap_key=bootstrap_key, runs_sessions=works) as services:
         secret = await services.store.write(_ensure_key, settings, bootstrap_key)
         if secret is not None:
             path = settings.data_dir / first_start.KEY_FILE
             print(f"perdure: made an API key and wrote it to {path}", file=sys.stderr)
-        listener = _listen(settings.server.host, settings.server.port)
+        listener = shared or _listen(settings.server.host, settings.server.port)
         try:
             server = Server(
                 uvicorn.Config(
@@ -93,17 +119,15 @@ async def _serve(settings: Settings) -> int:
                     lifespan="off",
                     timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),
                     timeout_keep_alive=75,
-                )
+                ),
+                listening,
             )
-            await services.work.start()
-            await server.serve(sockets=[listener])
+            with open_port(services):
+                await services.work.start()
+                await server.serve(sockets=[listener])
             return 0 if server.started else 1
         finally:
             listener.close()
-
-
-class _Refused(Exception):
-    pass
 
 
 def _ensure_key(tx: Tx, settings: Settings, bootstrap_key: str | None) -> str | None:
@@ -114,10 +138,10 @@ def _ensure_key(tx: Tx, settings: Settings, bootstrap_key: str | None) -> str | 
     )
     match decision:
         case first_start.Refuse():
-            raise _Refused(decision.message)
+            raise Refused(decision.message)
         case first_start.CreateKey():
             key_id, secret, digest = new_key()
-            scopes = frozenset(SCOPES)
+            scopes = frozenset(EVERY_SCOPE)
             key = ApiKey(key_id, DEFAULT_PROJECT, "first start", scopes, tx.now_us, None, hint(secret))
             first_start.write_key_file(settings.data_dir / first_start.KEY_FILE, secret)
             insert_key(tx.conn, key, digest)

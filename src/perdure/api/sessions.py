@@ -14,7 +14,7 @@ from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.keyring import Caller
 from perdure.api.routing import router
 from perdure.api.services import Services
-from perdure.api.streams import EventStream, FirstTurnEnd
+from perdure.api.streams import EventStream, FirstTurnEnd, attach_to_new
 from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
 from perdure.store.idempotency import Outcome, find_outcome
 from perdure.store.sessions import (
@@ -53,6 +53,9 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Se
     # Subscribed before the commit, so that the stream begins with the session's first event.
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate) if body.stream else None
     try:
+        if subscription is not None:
+            await services.hub.ready(session_id)
+            attach_to_new(services.hub, subscription)
         outcome, created = await services.store.write(
             create_session_once, key, session_id, caller.project_id, body, name, settings
         )

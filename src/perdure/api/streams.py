@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from perdure.live.frames import KEEPALIVE, EventFrame, Frame
-from perdure.live.hub import Hub, Subscription
+from perdure.live.hub import Hub, Subscription, Unfinished
+from perdure.store.engine import Store
 from perdure.store.locked import event_id
 from perdure.store.rows import ItemRow
-from perdure.store.snapshots import Snapshot
+from perdure.store.snapshots import Snapshot, read_snapshot
 from perdure.wire import events as wire
 from perdure.wire.items import OutputText, SummaryText
 from perdure.wire.sessions import Session
@@ -134,14 +135,12 @@ class FirstTurnEnd:
 
 
 def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[Frame]:
-    """The frames a new reader starts with, and the subscription continued from exactly there.
+    """The frames that a subscription continued from this snapshot starts with.
 
     Idle: the session. Waiting: the calls without a result, then the session. Running: the session,
     the turn's user messages and its unfinished items, with the text so far as one delta.
     """
     session_id = subscription.session_id
-    hub.note_last(session_id, event_id(session_id, snapshot.seq))
-    subscription.attach(snapshot.seq, [item.id for item in snapshot.unfinished])
     say = SnapshotFrames(hub, session_id, snapshot.seq)
     session = snapshot.session
     match session.status:
@@ -157,6 +156,37 @@ def catch_up(hub: Hub, subscription: Subscription, snapshot: Snapshot) -> list[F
             say.items(snapshot, subscription)
     subscription.forget_beginning()
     return say.frames
+
+
+async def take_snapshot(store: Store, hub: Hub, subscription: Subscription, project_id: str) -> Snapshot:
+    """Read what a stream starts from, and continue the subscription from exactly there.
+
+    Raises:
+        SessionGone: missing, deleted, or of another project.
+    """
+    session_id = subscription.session_id
+    await hub.ready(session_id)
+    while True:
+        snapshot = await store.read(read_snapshot, session_id, project_id)
+        unfinished = [_unfinished(row) for row in snapshot.unfinished]
+        if hub.attach(subscription, snapshot.seq, event_id(session_id, snapshot.seq), unfinished):
+            return snapshot
+
+
+def attach_to_new(hub: Hub, subscription: Subscription) -> None:
+    """Begin the subscription with the first event of a session that is about to be created."""
+    hub.attach(subscription, 0, event_id(subscription.session_id, 0), [])
+
+
+def _unfinished(row: ItemRow) -> Unfinished:
+    texts = _saved_texts(row.data) if row.type in ("message", "reasoning") else []
+    return Unfinished(
+        item_id=row.id,
+        turn_id=row.turn_id,
+        output_index=row.output_index or 0,
+        kind="reasoning_summary_text" if row.type == "reasoning" else "output_text",
+        texts=tuple(texts),
+    )
 
 
 class SnapshotFrames:
@@ -196,7 +226,10 @@ class SnapshotFrames:
         if row.id in subscription.added:
             return  # all of it is still in the subscription
         parts = subscription.written.get(row.id)
-        texts = _saved_texts(row.data) if parts is None else [text for _, text in parts]
+        if parts is not None:
+            texts = [text for _, text in parts]
+        else:
+            texts = [] if self._hub.tells_saved_text else _saved_texts(row.data)
         for index, text in enumerate(texts):
             if row.type == "message":
                 if text:

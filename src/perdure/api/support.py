@@ -26,7 +26,7 @@ TOOLS = ("function",)
 def check_model(
     services: Services, settings: AgentSettings, prefix: str, model_param: str | None = None
 ) -> None:
-    """Refuse a model that no provider serves, and an effort that it is known not to have.
+    """Refuse a model that no provider serves, and an effort or a tier that it is known not to have.
 
     Raises:
         ModelNotFound, InvalidRequest: `param` is below `prefix`.
@@ -35,6 +35,13 @@ def check_model(
         capabilities = services.registry.resolve(settings.model).capabilities
     except UnknownModel:
         raise ModelNotFound(settings.model, model_param or f"{prefix}model") from None
+    tier, tiers = settings.service_tier, capabilities.service_tiers
+    if tiers is not None and tier not in tiers:
+        param = f"{prefix}service_tier"
+        raise InvalidRequest(
+            f"Invalid '{param}': '{settings.model}' has no such tier. Supported: {', '.join(tiers)}.",
+            param=param,
+        )
     effort = settings.reasoning.effort
     if effort is not None and capabilities.efforts is not None and effort not in capabilities.efforts:
         param = f"{prefix}reasoning.effort"

@@ -35,7 +35,7 @@ commands = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help
 def create_key(
     project: Annotated[str, typer.Option(help="Project the key belongs to.")] = "default",
     scope: Annotated[
-        list[str] | None, typer.Option(help="read or write; repeat it for both, which is also the default.")
+        list[str] | None, typer.Option(help="read, write or metrics; repeat it. Without it: read and write.")
     ] = None,
     name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
     config: ConfigFile = None,
@@ -126,7 +126,7 @@ def _rows(settings: Settings) -> Iterator[Connection]:
 
 
 def _scopes(words: list[str] | None) -> tuple[Scope, ...]:
-    from perdure.secrets.keys import SCOPES, scope_of
+    from perdure.secrets.keys import EVERY_SCOPE, SCOPES, scope_of
 
     if not words:
         return SCOPES
@@ -134,7 +134,7 @@ def _scopes(words: list[str] | None) -> tuple[Scope, ...]:
         wanted = {scope_of(word) for word in words}
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--scope") from error
-    return tuple(scope for scope in SCOPES if scope in wanted)
+    return tuple(scope for scope in EVERY_SCOPE if scope in wanted)
 
 
 def _time(us: int | None) -> str:

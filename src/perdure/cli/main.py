@@ -7,9 +7,14 @@ from typing import Annotated
 import typer
 
 from perdure.cli import db, keys, sessions
+from perdure.cli.chain import show_chain
 from perdure.cli.configuration import show_configuration
+from perdure.cli.diff import show_difference
 from perdure.cli.doctor import examine
-from perdure.cli.options import WRONG_USAGE, ConfigFile, Database, DataDir, effective_settings, fail
+from perdure.cli.export import export_session
+from perdure.cli.options import WRONG_USAGE, Bus, ConfigFile, Database, DataDir, effective_settings, fail
+from perdure.cli.path import show_path
+from perdure.cli.worker import work
 
 app = typer.Typer(
     name="perdure",
@@ -49,13 +54,27 @@ def serve(
         int | None,
         typer.Option(metavar="PORT", help="TCP port, 0 for a free one [env: PERDURE_SERVER_PORT]."),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Processes that run sessions, 0 for none; SQLite takes 1 [env: PERDURE_WORK_WORKERS].",
+        ),
+    ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,
     database: Database = None,
+    bus: Bus = None,
 ) -> None:
     """Run the server until it is told to stop."""
     settings = effective_settings(
-        config, server__host=host, server__port=port, data_dir=data_dir, database=database
+        config,
+        server__host=host,
+        server__port=port,
+        work__workers=workers,
+        data_dir=data_dir,
+        database=database,
+        bus=bus,
     )
     from perdure.api.server import run
     from perdure.config.settings import ConfigError
@@ -73,8 +92,13 @@ def show_version() -> None:
     print_version(True)
 
 
+app.command("worker")(work)
 app.command("config")(show_configuration)
 app.command("doctor")(examine)
+app.command("export")(export_session)
+app.command("chain")(show_chain)
+app.command("path")(show_path)
+app.command("diff")(show_difference)
 app.add_typer(keys.commands, name="keys")
 app.add_typer(db.commands, name="db")
 app.add_typer(sessions.commands, name="sessions")

@@ -19,6 +19,12 @@ DataDir = Annotated[
 Database = Annotated[
     str | None, typer.Option("--database", metavar="URL", help="Database URL [env: PERDURE_DATABASE].")
 ]
+Bus = Annotated[
+    str | None,
+    typer.Option(
+        "--bus", metavar="URL", help="NATS servers between processes of one database [env: PERDURE_BUS]."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 FAILURE = 1

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import aiohttp
 
 from perdure.cli.checkup import Finding
+from perdure.config.providers import ANTHROPIC_VERSION
 from perdure.config.settings import ProviderSettings
 
 LONGEST_WAIT = 15.0
@@ -51,7 +52,7 @@ def _headers(provider: ProviderSettings) -> dict[str, str]:
         key = provider.api_key.get_secret_value()
         match provider.protocol:
             case "anthropic":
-                headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
+                headers |= {"x-api-key": key, "anthropic-version": ANTHROPIC_VERSION}
             case "gemini":
                 headers["x-goog-api-key"] = key
             case _:

@@ -113,8 +113,15 @@ def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
         _span(now - row["last_active_at"]),
         f"{turn['model_calls']}/{turn['tool_calls']}" if turn else "-",
         "-" if usage is None else f"{usage['total_tokens']:,}",
-        "this server" if row["owned"] else "-",
+        _owner(row["owner"]),
     )
+
+
+def _owner(owner: dict[str, Any] | None) -> str:
+    """The process that runs a session; a worker that was forgotten has only its id."""
+    if owner is None:
+        return "-"
+    return owner["id"] if owner["host"] is None else f"{owner['host']}:{owner['pid']}"
 
 
 def _span(seconds: float) -> str:

@@ -45,6 +45,28 @@ def password_of(url: str) -> str | None:
     return unquote(password) if password else None
 
 
+def mask_credentials(urls: str) -> str:
+    """URLs with commas between them, without their passwords; a user without one is a token."""
+    return ",".join(_mask_user(url) for url in urls.split(","))
+
+
+def credentials_of(urls: str) -> list[str]:
+    """The decoded passwords and tokens of URLs with commas between them."""
+    found = []
+    for url in urls.split(","):
+        parts = urlsplit(url.strip())
+        if secret := parts.password or parts.username:
+            found.append(unquote(secret))
+    return found
+
+
+def _mask_user(url: str) -> str:
+    parts = urlsplit(url.strip())
+    if parts.password:
+        return mask_password(url)
+    return url.replace(f"//{parts.username}@", f"//{MASK}@", 1) if parts.username else url
+
+
 def _plain(value: Any) -> Any:
     match value:
         case SecretStr():

@@ -24,6 +24,9 @@ BASE_URLS: Mapping[str, str] = {
 }
 """The address of a protocol's own provider; `chat` has none, so it must always be named."""
 
+ANTHROPIC_VERSION = "2026-10-21"
+"""The version of the API that the `anthropic` protocol is written for."""
+
 OPENAI_MODELS = ("gpt-*", "o[0-9]*", "chatgpt-*", "codex-*", "ft:*")
 
 
@@ -134,7 +137,7 @@ class ProviderSettings(Section):
 
 
 def providers_from_environment(environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Provider tables from the usual variables: OPENAI_*, OPENROUTER_API_KEY, OLLAMA_HOST, in this order."""
+    """Provider tables from the usual variables, in the order of their documentation."""
     tables: list[dict[str, Any]] = []
     if environ.get("OPENAI_API_KEY"):
         base_url = environ.get("OPENAI_BASE_URL") or BASE_URLS["responses"]
@@ -147,6 +150,25 @@ def providers_from_environment(environ: Mapping[str, str]) -> list[dict[str, Any
                 "base_url": base_url,
                 "api_key_env": "OPENAI_API_KEY",
                 "models": list(OPENAI_MODELS) if official else ["*"],
+            }
+        )
+    if environ.get("ANTHROPIC_API_KEY"):
+        tables.append(
+            {
+                "name": "anthropic",
+                "protocol": "anthropic",
+                "base_url": _versioned(environ.get("ANTHROPIC_BASE_URL") or BASE_URLS["anthropic"]),
+                "api_key_env": "ANTHROPIC_API_KEY",
+                "models": ["claude-*"],
+            }
+        )
+    if environ.get("GEMINI_API_KEY"):
+        tables.append(
+            {
+                "name": "gemini",
+                "protocol": "gemini",
+                "api_key_env": "GEMINI_API_KEY",
+                "models": ["gemini-*"],
             }
         )
     if environ.get("OPENROUTER_API_KEY"):
@@ -169,6 +191,12 @@ def providers_from_environment(environ: Mapping[str, str]) -> list[dict[str, Any
             }
         )
     return tables
+
+
+def _versioned(url: str) -> str:
+    """The address with its version, which `ANTHROPIC_BASE_URL` usually leaves out."""
+    url = url.rstrip("/")
+    return url if re.search(r"/v\d+$", url) else f"{url}/v1"
 
 
 def ollama_url(host: str) -> str:

@@ -68,6 +68,24 @@ def check_postgres_url(value: str) -> str:
     return value
 
 
+def check_bus_urls(value: str) -> str:
+    """URLs of NATS servers, with commas between them; raises ValueError, which does not repeat them."""
+    try:
+        urls = [urlsplit(text.strip()) for text in value.split(",")]
+        usable = all(
+            url.scheme in ("nats", "tls") and url.hostname and (url.port is None or url.port > 0)
+            for url in urls
+        )
+    except ValueError:
+        usable = False
+    if not usable or any(url.path.strip("/") or url.query or url.fragment for url in urls):
+        raise ValueError(
+            "is not usable; allowed: nats://<user>:<password>@<host>:<port> or tls://…, several of them with"
+            " commas between; unset for the database's own notifications"
+        )
+    return value
+
+
 def check_key(value: SecretStr) -> SecretStr:
     """A key that fits in a header; raises ValueError for one that does not, without repeating it."""
     if not _KEY.fullmatch(value.get_secret_value()):
@@ -98,6 +116,8 @@ class ServerSettings(Section):
     """Address under which clients reach this server, when it is not the one it listens on."""
     shutdown_grace: Seconds = Field(10.0, ge=0, le=3600)
     """Longest wait for open requests when the server stops."""
+    metrics: Literal["key", "open", "off"] = "key"
+    """Who reads `/metrics`: keys with the scope `api.metrics.read`, everybody, or nobody."""
 
     @field_validator("public_url")
     @classmethod
@@ -110,6 +130,8 @@ class WorkSettings(Section):
 
     lease: Seconds = Field(10.0, ge=0.1, le=3600)
     """Ownership of a session expires this long after its owner's last heartbeat."""
+    workers: int = Field(1, ge=0, le=256)
+    """Processes of `perdure serve` that run sessions; 0 leaves them to `perdure worker`. SQLite takes 1."""
     model_concurrency: int = Field(64, ge=1, le=100_000)
     """Most model calls of this process at once."""
     session_concurrency: int = Field(1000, ge=1, le=1_000_000)
@@ -122,6 +144,13 @@ class WorkSettings(Section):
     """How long stored events can be replayed; unset means as long as their session."""
     call_timeout: Annotated[float | None, Unit("seconds")] = Field(None, gt=0, le=31_536_000)
     """Longest wait for the result of a function call; unset means for ever."""
+    metrics_host: str = Field("127.0.0.1", min_length=1)
+    """Address on which a worker answers scrapes."""
+    metrics_port: int | None = Field(None, ge=0, le=65535)
+    """TCP port on which a worker answers scrapes, without a key; unset means none.
+
+    The processes of a server with several workers take this port and those behind it.
+    """
 
 
 class RetrySettings(Section):

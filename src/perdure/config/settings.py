@@ -13,9 +13,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
-from perdure.config.description import describe_section, describe_value, mask_password, password_of
+from perdure.config.description import (
+    credentials_of,
+    describe_section,
+    describe_value,
+    mask_credentials,
+    mask_password,
+    password_of,
+)
 from perdure.config.layers import (
     Layers,
     Source,
@@ -41,6 +56,7 @@ from perdure.config.sections import (
     Section,
     ServerSettings,
     WorkSettings,
+    check_bus_urls,
     check_key,
     check_postgres_url,
 )
@@ -92,6 +108,8 @@ class Settings(Section):
     """URL of the database; unset means `perdure.db` in the data directory."""
     database_connections: int = Field(10, ge=2, le=1000)
     """Most connections of this process to a PostgreSQL database for its reads and writes."""
+    bus: str | None = Field(None, repr=False)
+    """URLs of NATS servers that carry events between processes; unset: PostgreSQL's notifications."""
     api_key: Annotated[SecretStr | None, Field(min_length=8, max_length=512)] = Field(None, repr=False)
     """A key that clients may use for the default project, beside those that `perdure keys` creates."""
     server: ServerSettings = Field(default_factory=ServerSettings)
@@ -113,6 +131,18 @@ class Settings(Section):
             raise ValueError(
                 "is not usable; allowed: sqlite:///<path of a file>, with a fourth slash when it is absolute,"
                 " or postgresql://<user>:<password>@<host>/<database>"
+            )
+        return value
+
+    @field_validator("bus")
+    @classmethod
+    def _check_bus(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        check_bus_urls(value)
+        if str(info.data.get("database", "")).startswith("sqlite:"):
+            raise ValueError(
+                "has no use with SQLite, which one process owns; allowed: with a postgresql:// database"
             )
         return value
 
@@ -140,6 +170,7 @@ class Settings(Section):
         values = [] if self.api_key is None else [self.api_key.get_secret_value()]
         if password := password_of(self.database):
             values.append(password)
+        values.extend(credentials_of(self.bus or ""))
         for provider in self.providers:
             if provider.api_key is not None:
                 values.append(provider.api_key.get_secret_value())
@@ -162,7 +193,13 @@ class Settings(Section):
                     for provider in self.providers
                 ]
             else:
-                shown = mask_password(value) if name == "database" else value
+                match name:
+                    case "database":
+                        shown = mask_password(value)
+                    case "bus" if value is not None:
+                        shown = mask_credentials(value)
+                    case _:
+                        shown = value
                 described[name] = describe_value(shown, name, self._sources)
         return described
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 
 from perdure.harness.conversation import Conversation
 from perdure.harness.deps import Deps
+from perdure.harness.ownership import OwnershipLost
 from perdure.harness.step import Step
 from perdure.store.boundary import Boundary, Failure, claim
 from perdure.store.engine import StoreError
+from perdure.store.handover import hand_back
 from perdure.store.history import load_items
 from perdure.store.locked import Fenced, SessionGone
 from perdure.store.steps import Spent, abandon_step
@@ -33,8 +35,14 @@ async def advance(
         draining: whether to hand the session back at the next step boundary.
     """
     arrived.clear()
+    deps.metrics.loop.sessions_running.inc()
     try:
-        boundary = await deps.store.write(claim, session_id, call_timeout_us=deps.call_timeout_us)
+        if not deps.ownership.alive():
+            raise OwnershipLost
+        owner = deps.ownership.owner
+        boundary = await deps.store.write(
+            claim, session_id, owner=owner, call_timeout_us=deps.call_timeout_us
+        )
         if boundary is None:
             return
         epoch = boundary.lease.epoch
@@ -50,9 +58,17 @@ async def advance(
             boundary = await _step(deps, boundary, conversation, arrived)
         conversation.update(boundary.items)
         deps.conversations.keep(session_id, epoch, conversation)
-    except (Fenced, SessionGone):
-        log.info("session %s has another owner or is gone; stopping", session_id)
+        if boundary.state == "run":
+            await deps.store.write(hand_back, session_id, owner)
+    except Fenced:
+        deps.metrics.loop.writes_fenced.inc()
+        log.info("session %s has another owner; stopping", session_id)
+    except OwnershipLost:
+        log.info("session %s may have another owner; stopping", session_id)
+    except SessionGone:
+        log.info("session %s is gone; stopping", session_id)
     finally:
+        deps.metrics.loop.sessions_running.dec()
         deps.hub.abandon(session_id)
 
 
@@ -63,7 +79,7 @@ async def _step(
     assert boundary.turn is not None
     try:
         return await Step(deps, boundary, conversation, arrived).run()
-    except (Fenced, SessionGone, StoreError):
+    except (Fenced, OwnershipLost, SessionGone, StoreError):
         raise
     except Exception:
         log.exception("a step of turn %s failed", boundary.turn.id)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from perdure.config.metrics import Metrics
 from perdure.config.settings import Settings
 from perdure.harness.conversations import Conversations
+from perdure.harness.ownership import Ownership, Unending
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
 from perdure.store.engine import Store
@@ -22,6 +24,8 @@ class Deps:
     registry: Registry
     model_calls: asyncio.Semaphore
     conversations: Conversations = field(default_factory=Conversations)
+    metrics: Metrics = field(default_factory=Metrics)
+    ownership: Ownership = field(default_factory=lambda: Unending("worker"))
 
     @property
     def call_timeout_us(self) -> int | None:

@@ -26,6 +26,8 @@ from perdure.harness.context import build_request
 from perdure.harness.conversation import Conversation
 from perdure.harness.deps import Deps
 from perdure.harness.limits import exceeded
+from perdure.harness.metering import Meter, metered_call
+from perdure.harness.ownership import OwnershipLost
 from perdure.live.hub import LiveItem
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
@@ -41,7 +43,7 @@ from perdure.models.registry import Resolved, UnknownModel
 from perdure.store.boundary import Boundary, Failure
 from perdure.store.rows import ItemRow, TurnRow
 from perdure.store.sessions import cancel_requested
-from perdure.store.steps import Spent, Text, abandon_step, checkpoint_item, commit_step, open_item
+from perdure.store.steps import Call, Spent, Text, abandon_step, checkpoint_item, commit_step, open_item
 from perdure.wire.tools import FunctionTool
 
 log = logging.getLogger(__name__)
@@ -109,7 +111,8 @@ class Step:
         """Make the step and pass the boundary behind it.
 
         Raises:
-            Fenced, SessionGone: another owner took over, or the session is gone; nothing was written.
+            Fenced, OwnershipLost, SessionGone: another owner took over, or could have, or the session is
+                gone; nothing was written.
         """
         try:
             resolved = self._deps.registry.resolve(self._boundary.turn_config.settings.model)
@@ -117,7 +120,7 @@ class Step:
             failure = Failure("resource_not_found", str(error))
             return await self._fail(Attempt(self._turn, self._turn.model_calls), failure, model_calls=0)
         request = build_request(self._boundary, self._conversation, resolved, self._deps.settings)
-        check_request(request)
+        check_request(request, self._conversation.checked)
         waited = 0.0
         for tries in range(1, self._deps.settings.retry.attempts + 1):
             attempt = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
@@ -134,6 +137,7 @@ class Step:
                 final = not error.retryable or tries == retry.attempts or waited + delay > retry.give_up_after
                 if final:
                     return await self._fail(attempt, Failure(error.code, error.message))
+                self._count_retry(resolved, error)
                 log.info("model call failed, retrying in %.1f s: %s", delay, error.message)
                 waited += delay
                 shown = bool(attempt.writing)
@@ -178,19 +182,22 @@ class Step:
 
     async def _read_in_time(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
         """Read the answer once a model call may start; waiting for that is not active time."""
-        async with self._deps.model_calls:
+        async with metered_call(self._deps.metrics.loop, self._deps.model_calls, resolved) as meter:
+            self._check_ownership()
             attempt.began = time.monotonic()
             spent = self._turn.active_us + self._unsaved.active_us
             remaining = self._deps.settings.work.turn_timeout - spent / 1e6
             async with asyncio.timeout(max(remaining, 0.001)):
-                await self._read(attempt, resolved, request)
+                await self._read(attempt, resolved, request, meter)
 
-    async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
+    async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest, meter: Meter) -> None:
         async with aclosing(resolved.model.stream(request)) as events:
             reach("model:before-call")
             async for event in events:
+                self._check_ownership()
                 if not attempt.writing and not attempt.outputs:
                     reach("model:first-output")
+                    meter.output()
                 match event:
                     case TextDelta():
                         writing = attempt.writing.get(event.output)
@@ -210,6 +217,7 @@ class Step:
                         attempt.outputs.append(event)
                     case Finished():
                         attempt.finished = event
+                        meter.used(event.usage)
         reach("model:after-call")
         if attempt.finished is None:
             raise ModelError("connection_failed", "The model's answer ended early.", retryable=True)
@@ -220,9 +228,17 @@ class Step:
 
     async def _open(self, attempt: Attempt, output: int, kind: str) -> Writing:
         opened = await self._deps.store.write(open_item, self._lease, self._turn.id, kind, attempt.number)
+        self._check_ownership()
         item = opened.item
         assert item.output_index is not None
-        live = self._deps.hub.open_item(item.session_id, item.turn_id, item.id, item.output_index)
+        live = self._deps.hub.open_item(
+            item.session_id,
+            item.turn_id,
+            item.id,
+            item.output_index,
+            epoch=self._lease.epoch,
+            after=opened.seq,
+        )
         writing = Writing(item, live, time.monotonic())
         attempt.writing[output] = writing
         return writing
@@ -255,6 +271,16 @@ class Step:
             return False
         return True
 
+    def _check_ownership(self) -> None:
+        """Nothing leaves this process for a session that others may have taken over."""
+        if not self._deps.ownership.alive():
+            raise OwnershipLost
+
+    def _count_retry(self, resolved: Resolved, error: ModelError) -> None:
+        loop = self._deps.metrics.loop
+        model = loop.labels_of(resolved.provider, resolved.upstream)
+        loop.retries.labels(model.provider, model.model, error.code).inc()
+
     def _delay(self, error: ModelError, tries: int) -> float:
         retry = self._deps.settings.retry
         backoff: float = min(retry.max_delay, retry.base_delay * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
@@ -270,7 +296,8 @@ class Step:
             self._conversation,
             self._turn.id,
         )
-        return await self._deps.store.write(
+        self._check_ownership()
+        boundary = await self._deps.store.write(
             commit_step,
             self._lease,
             self._turn.id,
@@ -282,11 +309,17 @@ class Step:
             else ("completed" if answer.ends_turn else None),
             call_timeout_us=self._deps.call_timeout_us,
         )
+        for output in answer.outputs:
+            if isinstance(output, Call):
+                outcome = "announced" if output.refusal is None else "refused"
+                self._deps.metrics.loop.tool_calls.labels(outcome).inc()
+        return boundary
 
     async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:
         return await self._abandon(attempt, failure, model_calls=model_calls)
 
     async def _abandon(self, attempt: Attempt, failure: Failure | None, *, model_calls: int = 1) -> Boundary:
+        self._check_ownership()
         return await self._deps.store.write(
             abandon_step,
             self._lease,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
+from perdure.models.call_markup import is_call_markup
 from perdure.models.chat_calls import CallAssembler
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
@@ -25,11 +25,6 @@ from perdure.wire.usage import TokenUsage
 
 NOTHING: Sequence[ModelEvent] = ()
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-
-# Models trained on another template write its markup for calls as plain text.
-_CALL_AS_TEXT = re.compile(
-    r"<\|tool_calls?_section_begin\|>|<\|tool_call_begin\|>|<｜tool▁calls?▁begin｜>|<tool_call>\s*\{"
-)
 
 
 class ChatReader:
@@ -100,7 +95,7 @@ class ChatReader:
         text = "".join(self._text)
         if not calls and self._reason in ("tool_calls", "function_call"):
             raise faults.garbled(self._provider, "announced a call and sent none")
-        if not calls and self._offers_tools and _CALL_AS_TEXT.search(text):
+        if not calls and self._offers_tools and is_call_markup(text):
             raise faults.garbled(self._provider, "wrote a call as text, in the markup of another model")
         if self._reasoning_ordinal is not None:
             yield self._whole_reasoning(self._reasoning_ordinal)

@@ -63,7 +63,8 @@ def _read_object(error: Mapping[str, Any]) -> Report:
         # A router's own message says only that its upstream failed.
         inner = read_report(raw.encode("utf-8", "replace"))
         said = [inner.message, *said] if inner.message else said
-    codes: list[Any] = [error.get(key) for key in ("code", "type", "status")]
+    details = error.get("details")
+    codes: list[Any] = [*_reasons(details), *(error.get(key) for key in ("code", "type", "status"))]
     texts = [str(code) for code in codes if isinstance(code, int | str)]
     numbers = [int(text) for text in texts if text.isdecimal()]
     location = error.get("loc")
@@ -74,12 +75,28 @@ def _read_object(error: Mapping[str, Any]) -> Report:
         names=tuple(_name(text) for text in texts if not text.isdecimal()),
         param=param if isinstance(param, str) and param else None,
         status=next((number for number in numbers if 400 <= number < 600), None),
-        retry_delay=next(_retry_delays(error.get("details")), None),
+        retry_delay=next(_retry_delays(details), None),
     )
 
 
 def _name(code: str) -> str:
     return code.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _reasons(details: Any) -> Iterator[str]:
+    """The codes in the details of an error of Google's or Anthropic's: more precise than the rest."""
+    if isinstance(details, dict) and isinstance(code := details.get("error_code"), str):
+        yield code
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        if isinstance(reason := detail.get("reason"), str):
+            yield reason
+        violations = detail.get("violations")
+        for violation in violations if isinstance(violations, list) else ():
+            # The delay that comes along is that of a minute's quota, and does not help here.
+            if isinstance(violation, dict) and "PerDay" in str(violation.get("quotaId")):
+                yield "daily_quota_exceeded"
 
 
 def _retry_delays(details: Any) -> Iterator[str]:
@@ -91,7 +108,7 @@ def _retry_delays(details: Any) -> Iterator[str]:
 # ---- when to come back -------------------------------------------------------------------------
 
 _IN_WORDS = re.compile(
-    r"try again in (?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?"
+    r"(?:try again|retry) in (?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?"
     r"(?:(?P<s>\d+(?:\.\d+)?)s)?(?:(?P<ms>\d+(?:\.\d+)?)ms)?",
     re.IGNORECASE,
 )

@@ -53,14 +53,21 @@ _NAMES: tuple[tuple[Fault, str], ...] = (
         " exceed_context_size_error context_length_error",
     ),
     (Fault("max_output_tokens", False), "max_output_tokens max_tokens_exceeded"),
-    (Fault("usage_limit_exceeded", False), "insufficient_quota usage_limit_exceeded quota_exceeded"),
+    (
+        Fault("usage_limit_exceeded", False),
+        "insufficient_quota usage_limit_exceeded quota_exceeded daily_quota_exceeded",
+    ),
     (Fault("project_spend_limit_exceeded", False), "project_spend_limit_exceeded"),
     (
         Fault("organization_spend_limit_exceeded", False),
-        "organization_spend_limit_exceeded billing_hard_limit_reached",
+        "organization_spend_limit_exceeded billing_hard_limit_reached enforced_spend_limit_reached"
+        " contract_spend_limit_reached",
     ),
     (Fault("organization_usage_limit_exceeded", False), "organization_usage_limit_exceeded"),
-    (Fault("billing_not_active", False), "billing_not_active account_not_active billing_error"),
+    (
+        Fault("billing_not_active", False),
+        "billing_not_active account_not_active billing_error billing_disabled",
+    ),
     (CREDIT, "credit_balance_exhausted insufficient_credits insufficient_balance payment_required"),
     (
         Fault("rate_limit_exceeded", True),
@@ -86,7 +93,8 @@ _NAMES: tuple[tuple[Fault, str], ...] = (
     (
         Fault("authentication_error", False),
         "invalid_api_key authentication_error permission_error permission_denied unauthenticated"
-        " account_deactivated unauthorized forbidden",
+        " account_deactivated unauthorized forbidden api_key_invalid api_key_service_blocked"
+        " consumer_suspended service_disabled organization_on_hold",
     ),
     (
         Fault("resource_not_found", False),
@@ -127,6 +135,10 @@ _OVERFLOW = re.compile(
 _WORDS: tuple[tuple[re.Pattern[str], Fault], ...] = (
     (re.compile(r"credit balance is too low|insufficient (?:credits?|balance|funds)", re.IGNORECASE), CREDIT),
     (
+        re.compile(r"reached your specified (?:\w+ )?(?:api )?usage limits", re.IGNORECASE),
+        Fault("organization_spend_limit_exceeded", False),
+    ),
+    (
         re.compile(r"exceeded your current quota|quota (?:has been )?exceeded", re.IGNORECASE),
         Fault("usage_limit_exceeded", False),
     ),
@@ -134,8 +146,16 @@ _WORDS: tuple[tuple[re.Pattern[str], Fault], ...] = (
         re.compile(r"(?:input|prompt|content) (?:was|has been|is) flagged|content management policy", re.I),
         INVALID,
     ),
+    (
+        re.compile(r"enable billing|billing (?:account|to be enabled)|free tier is not available", re.I),
+        Fault("billing_not_active", False),
+    ),
     (re.compile(r"\b(?:is )?(?:currently )?overloaded\b", re.I), Fault("server_overloaded", True)),
 )
+
+
+# What some providers answer with status 400.
+_TOO_MANY_BYTES = re.compile(r"(?:request )?payload size exceeds the limit", re.IGNORECASE)
 
 
 def classify(status: int | None, names: Iterable[str], text: str, *, told_to_wait: bool = False) -> Fault:
@@ -167,6 +187,8 @@ def refused(provider: ProviderSettings, status: int, headers: Mapping[str, str],
     """The error for an HTTP answer that is no success; `body` may be of any form or cut short."""
     report = read_report(body)
     wait = retry_after(headers, report)
+    if status == 400 and _TOO_MANY_BYTES.search(report.text):
+        status = 413
     fault = classify(status, report.names, report.text, told_to_wait=wait is not None)
     if wait is None and headers.get("x-should-retry") == "false":
         fault = fault._replace(retryable=False)
@@ -226,9 +248,10 @@ def truncated(provider: ProviderSettings) -> ModelError:
     )
 
 
-def filtered(provider: ProviderSettings) -> ModelError:
-    """The error for an answer that the provider's content filter removed."""
-    return _made(INVALID, f"{name_of(provider)} withheld the answer: its content filter was triggered")
+def filtered(provider: ProviderSettings, reason: str | None = None) -> ModelError:
+    """The error for an answer that the provider's content filter removed; `reason` is its own word."""
+    named = f" ({clean(provider, reason, limit=60)})" if reason else ""
+    return _made(INVALID, f"{name_of(provider)} withheld the answer: its content filter was triggered{named}")
 
 
 def garbled(provider: ProviderSettings, what: str, *, retryable: bool = True) -> ModelError:

@@ -193,6 +193,7 @@ class Capabilities:
     efforts: tuple[Effort, ...] | None = None
     images: bool = True
     native_output_schema: bool = True
+    service_tiers: tuple[str, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

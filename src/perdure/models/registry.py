@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.config.settings import ConfigError, ModelSettings, Problem, ProviderSettings, Settings
+from perdure.models.anthropic_models import family_of
+from perdure.models.gemini_family import known_capabilities
 from perdure.models.messages import Capabilities, Model
 
-_PROTOCOLS = ("responses", "chat", "scripted")
+_PROTOCOLS = ("responses", "chat", "anthropic", "gemini", "scripted")
 
 
 class UnknownModel(Exception):
@@ -73,7 +75,7 @@ class Registry:
             model=adapter,
             provider=provider.name,
             upstream=overrides.upstream or model,
-            capabilities=_capabilities(provider, overrides),
+            capabilities=_capabilities(provider, overrides, overrides.upstream or model),
         )
 
     def knows(self, name: str) -> bool:
@@ -122,6 +124,14 @@ def _connect(provider: ProviderSettings) -> Model:
             from perdure.models.chat import ChatModel
 
             return ChatModel(provider)
+        case "anthropic":
+            from perdure.models.anthropic import AnthropicModel
+
+            return AnthropicModel(provider)
+        case "gemini":
+            from perdure.models.gemini import GeminiModel
+
+            return GeminiModel(provider)
         case "scripted":
             from perdure.models.scripted import ScriptedModel
 
@@ -130,14 +140,28 @@ def _connect(provider: ProviderSettings) -> Model:
             raise UnsupportedProtocol(_unsupported((provider,)))
 
 
-def _capabilities(provider: ProviderSettings, overrides: ModelSettings) -> Capabilities:
+def _capabilities(provider: ProviderSettings, overrides: ModelSettings, upstream: str) -> Capabilities:
+    """What is known of a model: what the settings say, else what its name tells."""
+    known = _known(provider.protocol, upstream)
+    structured = overrides.structured_output
     return Capabilities(
-        context_window=overrides.context_window or provider.context_window,
-        max_output_tokens=overrides.max_output_tokens or provider.max_output_tokens,
-        efforts=overrides.efforts,
+        context_window=overrides.context_window or provider.context_window or known.context_window,
+        max_output_tokens=overrides.max_output_tokens
+        or provider.max_output_tokens
+        or known.max_output_tokens,
+        efforts=known.efforts if overrides.efforts is None else overrides.efforts,
         images=overrides.images is not False,
-        native_output_schema=overrides.structured_output is not False,
+        native_output_schema=known.native_output_schema if structured is None else structured,
+        service_tiers=known.service_tiers,
     )
+
+
+def _known(protocol: str, upstream: str) -> Capabilities:
+    if protocol == "anthropic":
+        return family_of(upstream).capabilities
+    if protocol == "gemini":
+        return known_capabilities(upstream)
+    return Capabilities()
 
 
 def _names_of(provider: ProviderSettings) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from perdure.config.settings import ModelSettings, ProviderSettings
 from perdure.models.errors import ModelError
@@ -18,7 +19,7 @@ class Upstream:
     Args:
         provider: the settings; their `base_url` must be set.
         transport: shared connections; without one the upstream has its own and closes it.
-        path: the endpoint below `base_url`, with its leading slash.
+        path: the endpoint below `base_url`, with its leading slash; `{model}` in it is the model's.
         headers: what the protocol needs in every request, the credentials among them.
         own_fields: fields of the body that we add for our own good, each with the words by which a
             provider refuses it. A model that refused one gets its next requests without it.
@@ -49,13 +50,17 @@ class Upstream:
         return self.settings(model).max_output_tokens or self.provider.max_output_tokens
 
     @contextlib.asynccontextmanager
-    async def post(self, body: dict[str, Any]) -> AsyncIterator[Answer]:
-        """Send a request for `body["model"]`; see `Transport.post`."""
-        model = body["model"]
+    async def post(self, body: dict[str, Any], *, model: str | None = None) -> AsyncIterator[Answer]:
+        """Send a request for `body["model"]`, or for the `model` that is part of the address.
+
+        See `Transport.post`.
+        """
+        url = self._url if model is None else self._url.replace("{model}", quote(model))
+        model = model or body["model"]
         refused = self._refused.get(model, frozenset())
         body = {key: value for key, value in body.items() if key not in refused}
         try:
-            async with self._transport.post(self.provider, self._url, self._headers, body) as answer:
+            async with self._transport.post(self.provider, url, self._headers, body) as answer:
                 yield answer
         except ModelError as error:
             if error.status in (400, 422) and (fields := self._fields_named(body, error.message)):

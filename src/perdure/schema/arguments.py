@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from perdure.schema.bounds import CheckedSchema, checked, schema_text
@@ -19,10 +19,14 @@ VERDICT_STEPS = 3 * STEPS
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One broken rule. `path` is like `lines[2].sku` or `(root)`; `rule` never shows the value."""
+    """One broken rule. `path` is like `lines[2].sku` or `(root)`; `rule` never shows the value.
+
+    `parts` is the same path, not shortened.
+    """
 
     path: str
     rule: str
+    parts: tuple[str | int, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.rule}"
@@ -53,7 +57,20 @@ class ArgumentValidator:
             return (Problem("(root)", "is not a JSON value"),)
         if not found and verdict is not None:
             return (Problem("(root)", "does not match the schema"),)
-        return tuple(dict.fromkeys(Problem(value_path(finding.path), finding.rule) for finding in found))
+        return tuple(
+            dict.fromkeys(
+                Problem(value_path(finding.path), finding.rule, tuple(finding.path)) for finding in found
+            )
+        )
+
+    def allows(self, value: object) -> bool:
+        """Whether a JSON value is valid; False also where that cannot be found out within bounds."""
+        try:
+            if (verdict := self._checked.validator) is not None:
+                return verdict.is_valid(value)
+            return not Walk(self._book, VERDICT_STEPS).findings(self._checked.root, value, most=1)
+        except (Exhausted, ValueError):
+            return False
 
 
 def validator_for(schema: Mapping[str, object]) -> ArgumentValidator:

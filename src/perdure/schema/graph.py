@@ -142,6 +142,11 @@ class SchemaGraph:
             raise SchemaRefused(at, f"the reference {shown} does not lead to a schema")
         return target, tuple(path)
 
+    def with_edges(self) -> Iterator[tuple[Schema, list[Edge]]]:
+        """Every reachable schema, with where it leads."""
+        for identity, schema in self._nodes.items():
+            yield schema, self.edges[identity]
+
     def refuse_circles(self) -> None:
         """Raises SchemaRefused when a schema applies itself to the same value, which would never end."""
         for _ in self._finished(lambda edge: edge.role == "same", endless=True):

@@ -1,4 +1,4 @@
-"""Why a JSON Schema is not accepted, and where in it."""
+"""Why a schema is not accepted: a JSON Schema and where in it, or a Python object and what it lacks."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ class SchemaRefused(ValueError):
     def within(self, what: str) -> SchemaRefused:
         """The same refusal, naming the thing that the schema is of."""
         return SchemaRefused(self.parts, self.reason, what=what)
+
+
+class FormRefused(TypeError):
+    """An object cannot serve as a schema here: it is of no form that is understood, lacks a part, or is
+    combined with an option that its form does not have. The message says what to give instead.
+    """

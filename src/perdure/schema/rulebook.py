@@ -10,7 +10,7 @@ from perdure.schema.bounds import CheckedSchema
 from perdure.schema.dialects import APPLYING
 from perdure.schema.graph import Schema
 
-_OWN_RULES = (
+OWN_RULES = (
     "type",
     "enum",
     "const",
@@ -65,7 +65,7 @@ class Rulebook:
         return self._patterns[pattern].is_valid(key)
 
     def _compile(self, schema: Schema) -> OwnRules:
-        rules = {keyword: schema[keyword] for keyword in _OWN_RULES if keyword in schema}
+        rules = {keyword: schema[keyword] for keyword in OWN_RULES if keyword in schema}
         compiled = self.checked.compiled
         single = []
         for keyword, argument in rules.items():

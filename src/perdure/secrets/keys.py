@@ -13,9 +13,11 @@ import string
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Scope = Literal["api.agents.read", "api.agents.write"]
+Scope = Literal["api.agents.read", "api.agents.write", "api.metrics.read"]
 
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+# Those of a project's clients; the metrics tell of all projects and are the operator's.
+SCOPES: tuple[Scope, ...] = ("api.agents.read", "api.agents.write")
+EVERY_SCOPE: tuple[Scope, ...] = get_args(Scope)
 KEY_PREFIX = "perdure_"
 
 _ALPHABET = string.digits + string.ascii_letters
@@ -76,8 +78,8 @@ def hint(secret: str) -> str:
 
 
 def scope_of(word: str) -> Scope:
-    """The scope for `read`, `write` or its full name. Raises ValueError for anything else."""
-    for scope in SCOPES:
-        if word in (scope, scope.rpartition(".")[2]):
+    """The scope for `read`, `write`, `metrics` or its full name. Raises ValueError for anything else."""
+    for short, scope in zip(("read", "write", "metrics"), EVERY_SCOPE, strict=True):
+        if word in (scope, short):
             return scope
-    raise ValueError(f"unknown scope {word!r}; allowed: read, write")
+    raise ValueError(f"unknown scope {word!r}; allowed: read, write, metrics")

@@ -23,7 +23,7 @@ from perdure.store.locked import LockedSession
 from perdure.store.parts import close_item
 from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, TurnRow, item_row
 from perdure.store.tables import items
-from perdure.store.tx import Tx, TurnEnded, TurnRecovered
+from perdure.store.tx import TurnEnded, TurnRecovered, Tx
 from perdure.wire import events as wire
 from perdure.wire.turns import TurnErrorCode
 from perdure.wire.usage import TokenUsage
@@ -65,8 +65,14 @@ class Boundary:
     config: Config
 
 
-def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Boundary | None:
+def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = None) -> Boundary | None:
     """Become the session's owner and pass its first boundary; None when it has nothing to do.
+
+    Whoever accepts input holds the session's lock until its commit, which the wake is part of. So a claim
+    that a wake leads to sees the input, however early the wake was heard of.
+
+    Args:
+        owner: the worker that the session names from now on, until it waits or is idle.
 
     Raises:
         SessionGone: it was deleted meanwhile.
@@ -83,6 +89,7 @@ def claim(tx: Tx, session_id: str, *, call_timeout_us: int | None = None) -> Bou
     if waiting and all(row["kind"] == "message" for row in session.inbox()):
         return None
     session.row["epoch"] += 1
+    session.row["owner"] = owner
     if turn is not None and turn.status == "queued":
         # What the API recorded with the turn is new to its owner.
         session.note_items(turn)
@@ -101,21 +108,28 @@ def pass_boundary(
     *,
     ending: Ending | None = None,
     call_timeout_us: int | None = None,
+    goes_on: bool = True,
 ) -> Boundary:
-    """Apply what was accepted, decide how the session goes on, and save it."""
+    """Apply what was accepted, decide how the session goes on, and save it.
+
+    goes_on: whether an owner runs what comes next; otherwise the turn behind a cancelled one stays queued.
+    """
     rows = session.inbox()
     state: Literal["run", "waiting", "idle"]
     cancels = [row["pos"] for row in rows if row["kind"] == "cancel"]
     if cancels and turn is not None:
         before = [row for row in rows if row["pos"] <= cancels[-1]]
         _cancel(session, turn, before)
-        state, turn = _next_turn(session, [row for row in rows if row["pos"] > cancels[-1]])
+        rest = [row for row in rows if row["pos"] > cancels[-1]]
+        state, turn = _next_turn(session, rest, goes_on=goes_on)
     elif turn is None or ending is not None:
         if turn is not None and ending is not None:
             _finish(session, turn, ending)
         state, turn = _next_turn(session, rows)
     else:
         state, turn = _continue(session, turn, rows, call_timeout_us)
+    if state != "run" or not goes_on:
+        session.row["owner"] = None
     session.save()
     return Boundary(
         state=state,
@@ -171,7 +185,7 @@ def _set_running(session: LockedSession, turn: TurnRow) -> TurnRow:
 
 
 def _next_turn(
-    session: LockedSession, rows: Sequence[InboxRow]
+    session: LockedSession, rows: Sequence[InboxRow], *, goes_on: bool = True
 ) -> tuple[Literal["run", "idle"], TurnRow | None]:
     """Start the next turn with everything accepted since, without an idle in between; else go idle."""
     session.row["wake_at"] = None
@@ -188,7 +202,7 @@ def _next_turn(
     if session.status != "in_progress":
         session.row["status"] = "in_progress"
         session.say_session(wire.SessionInProgress)
-    return "run", _set_running(session, turn)
+    return "run", _set_running(session, turn) if goes_on else turn
 
 
 def _apply_results(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:

@@ -25,6 +25,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from perdure.config.faults import reach
+from perdure.config.metrics import Metrics, StoreMetrics
 from perdure.store.engine import StoreError, now_us, open_engine, reachable
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx, Woken
@@ -96,6 +97,7 @@ class PostgresStore:
         announce: Callable[[Announcement], None],
         enqueue: Enqueue | None,
         connections: int,
+        metrics: StoreMetrics,
     ) -> None:
         self._engine = engine
         self._announce = announce
@@ -108,6 +110,8 @@ class PostgresStore:
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="store-read")
         self._writers = ThreadPoolExecutor(max(1, connections - readers), thread_name_prefix="store-write")
         self._closed = False
+        self._metrics = metrics
+        metrics.watch_queue(self._writers._work_queue.qsize)
 
     @classmethod
     async def open(
@@ -117,6 +121,7 @@ class PostgresStore:
         *,
         enqueue: Enqueue | None = None,
         connections: int = 10,
+        metrics: StoreMetrics | None = None,
     ) -> PostgresStore:
         """Migrate and open the database.
 
@@ -134,7 +139,7 @@ class PostgresStore:
                 migrate(engine)
 
         await asyncio.to_thread(prepare)
-        return cls(engine, announce, enqueue, connections)
+        return cls(engine, announce, enqueue, connections, metrics or Metrics().store)
 
     async def write(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
@@ -184,6 +189,7 @@ class PostgresStore:
         for attempt in range(1, ATTEMPTS + 1):
             ticket: _Ticket | None = None
             committing = False
+            began = time.perf_counter()
             try:
                 connection = self._connection()
                 with _driver(connection).pipeline(), connection.begin():
@@ -196,6 +202,7 @@ class PostgresStore:
                     if tx.announcements:
                         ticket = self._order.take()
                     committing = True
+                self._metrics.committed(1, time.perf_counter() - began)
                 reach(f"{operation.name}:after-commit")
                 operation.announcements = tx.announcements
                 break
@@ -205,6 +212,8 @@ class PostgresStore:
                     ticket = None
                 if self._settles(error, attempt, stale=attempt == 1 and not committing):
                     operation.error = self._said(error)
+                    if isinstance(operation.error, StoreError | psycopg.Error | DBAPIError):
+                        self._metrics.failed(unusable=isinstance(operation.error, StoreError))
                     break
         if ticket is not None:
             self._order.settle(ticket, operation)

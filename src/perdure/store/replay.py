@@ -85,6 +85,16 @@ def read_events(
     last: int = session.seq if until is None else min(until, session.seq)
     if after > session.seq:
         raise InvalidRequest("'after' is ahead of this session's events.", param="after")
+    return read_stretch(conn, session, after, last, limit)
+
+
+def read_stretch(conn: Connection, session: Row[Any], after: int, last: int, limit: int) -> Replayed:
+    """Events of a session's row behind `after` up to `last`; see `read_events`.
+
+    Raises:
+        InvalidRequest: events behind `after` are no longer kept.
+    """
+    session_id: str = session.id
     found: list[Stored] = []
     rebuild = _Rebuild(conn, session)
     statement = (

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from perdure.store.configs import load_config
 from perdure.store.pages import PageRequest, Rows, fetch_page
-from perdure.store.tables import sessions, turns
+from perdure.store.tables import sessions, turns, workers
 from perdure.wire.sessions import SessionStatus
 from perdure.wire.turns import TurnStatus
 from perdure.wire.usage import TokenUsage
@@ -31,6 +31,16 @@ class RunningTurn(BaseModel):
     usage: TokenUsage | None
 
 
+class SessionOwner(BaseModel):
+    """The worker that runs a session, or ran it when it died: its process, as far as that is known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    host: str | None
+    pid: int | None
+
+
 class SessionActivity(BaseModel):
     """One session at a glance. `owned`: this process runs it now; `inbox`: inputs not yet applied."""
 
@@ -46,6 +56,7 @@ class SessionActivity(BaseModel):
     inbox: int
     usage: TokenUsage | None
     turn: RunningTurn | None
+    owner: SessionOwner | None
     owned: bool = False
 
 
@@ -55,8 +66,9 @@ def list_activity(
     """Sessions in any of `statuses`, by creation."""
     columns = [column.label(f"now_{column.name}") for column in turns.c]
     query = (
-        select(sessions, *columns)
+        select(sessions, workers.c.host, workers.c.pid, *columns)
         .join(turns, turns.c.id == sessions.c.turn_id, isouter=True)
+        .join(workers, workers.c.id == sessions.c.owner, isouter=True)
         .where(sessions.c.project_id == project_id)
     )
     visible = sessions.c.deleted_us.is_(None) & sessions.c.status.in_(statuses)
@@ -86,6 +98,9 @@ def _activity(conn: Connection, row: dict[str, object]) -> SessionActivity:
             tool_calls=row["now_tool_calls"],
             usage=row["now_usage"],
         )
+    owner = None
+    if row["owner"] is not None:
+        owner = SessionOwner(id=row["owner"], host=row["host"], pid=row["pid"])
     return SessionActivity(
         id=row["id"],
         status=row["status"],
@@ -96,6 +111,7 @@ def _activity(conn: Connection, row: dict[str, object]) -> SessionActivity:
         inbox=row["inbox_count"],
         usage=row["usage"],
         turn=turn,
+        owner=owner,
     )
 
 

@@ -58,8 +58,11 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """`seq` is that of the last event that announced the item."""
+
     turn: TurnRow
     item: ItemRow
+    seq: int
 
 
 def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opened:
@@ -76,7 +79,7 @@ def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opene
     session.say_item_added(item)
     open_parts(session, item)
     session.save()
-    return Opened(turn, item)
+    return Opened(turn, item, session.row["seq"])
 
 
 def checkpoint_item(tx: Tx, lease: Lease, item: ItemRow, data: Mapping[str, Any]) -> None:

@@ -1,0 +1,103 @@
+"""The Anthropic Messages protocol, for Claude and every server that speaks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from perdure.config.providers import ANTHROPIC_VERSION
+from perdure.config.settings import ProviderSettings
+from perdure.models.anthropic_body import build_body
+from perdure.models.anthropic_messages import THINKING, thought_id
+from perdure.models.anthropic_models import Family, family_of
+from perdure.models.anthropic_reader import AnthropicReader
+from perdure.models.errors import ModelError
+from perdure.models.messages import ModelEvent, ModelRequest
+from perdure.models.transport import Transport
+from perdure.models.upstream import Upstream
+
+# After a change of what stands before a thought, of keys or of models: it is not taken back.
+_THOUGHT_REFUSED = re.compile(r"`?signature`?\b.{0,40}\bthinking|redacted_thinking|`thinking`", re.IGNORECASE)
+_CACHE_REFUSED = re.compile("cache_control", re.IGNORECASE)
+_LIMIT_REFUSED = re.compile(r"max_tokens: \d+ > (\d+)")
+MOST_REFUSED = 100_000
+
+
+class AnthropicModel:
+    """One provider behind `POST {base_url}/messages`.
+
+    Texts and thinking stream; calls are yielded last, when the answer is known to be complete. What a
+    provider refuses of what we add for its own good (its thinking of the past, cache breakpoints, the
+    largest answer) is learnt from its first refusal; that failure is retryable.
+    """
+
+    def __init__(self, provider: ProviderSettings, transport: Transport | None = None) -> None:
+        headers = {"anthropic-version": ANTHROPIC_VERSION}
+        if provider.api_key is not None:
+            headers["x-api-key"] = provider.api_key.get_secret_value()
+        self._upstream = Upstream(provider, transport, "/messages", headers, {})
+        self._refused: set[str] = set()
+        self._uncached: set[str] = set()
+        self._limits: dict[str, int] = {}
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        provider, family = self._upstream.provider, family_of(request.model)
+        enforces = self._upstream.settings(request.model).structured_output
+        body = build_body(
+            request,
+            provider.name,
+            family,
+            max_tokens=self._max_tokens(request.model, family),
+            enforce_schema=family.output_format if enforces is None else enforces,
+            refused=self._refused,
+            cached=request.model not in self._uncached,
+        )
+        reader = AnthropicReader(provider, request.model, offers_tools=bool(request.tools))
+        try:
+            async with self._upstream.post(body) as answer:
+                async for batch in answer:
+                    for event in batch:
+                        for said in reader.read(event):
+                            yield said
+                    if reader.is_finished:
+                        break
+        except ModelError as error:
+            if error.status in (400, 422) and self._learn(body, error.message):
+                error.retryable = True
+            raise
+        for said in reader.close():
+            yield said
+
+    def _max_tokens(self, model: str, family: Family) -> int:
+        wanted = self._upstream.max_output_tokens(model) or family.max_output_tokens
+        return min(wanted, self._limits.get(model, wanted))
+
+    def _learn(self, body: dict[str, Any], complaint: str) -> bool:
+        """Take a refused request into account; whether the next one will be different."""
+        model = body["model"]
+        if found := _LIMIT_REFUSED.search(complaint):
+            limit = int(found[1])
+            if not 0 < limit < body["max_tokens"]:
+                return False
+            self._limits[model] = limit
+            return True
+        if _CACHE_REFUSED.search(complaint) and model not in self._uncached:
+            self._uncached.add(model)
+            return True
+        return bool(_THOUGHT_REFUSED.search(complaint)) and self._refuse_thoughts(body)
+
+    def _refuse_thoughts(self, body: dict[str, Any]) -> bool:
+        """Remember all thinking of a request as refused; whether there was any.
+
+        Leaving out one thought makes those after it invalid too.
+        """
+        blocks = (block for message in body["messages"] for block in message["content"])
+        ids = {thought_id(block) for block in blocks if block["type"] in THINKING}
+        if len(self._refused) > MOST_REFUSED:
+            self._refused.clear()
+        self._refused |= ids
+        return bool(ids)
+
+    async def close(self) -> None:
+        await self._upstream.close()

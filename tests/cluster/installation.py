@@ -1,0 +1,126 @@
+"""Two API nodes that run nothing, and workers, on one PostgreSQL: each a process that can be killed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+from tests.crash.database import Storage
+from tests.crash.drive import DEADLINE, write_config
+from tests.crash.forge import Forge
+from tests.crash.model import Model
+from tests.process import free_port
+
+LEASE = 2.0
+SETTINGS = f"""
+[server]
+keepalive = 0.5
+
+[work]
+lease = {LEASE}
+drain = 10
+
+[retry]
+base_delay = 0.01
+max_delay = 0.02
+"""
+
+
+@dataclass
+class Part:
+    """One process of the cluster: the same command whenever it is started. `url` is a node's own."""
+
+    name: str
+    forge: Forge
+    config: Path
+    storage: Storage
+    command: tuple[str, ...]
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+
+    @property
+    def base_url(self) -> str:
+        """What an official client takes as `base_url`."""
+        return f"{self.url}/v1"
+
+    @property
+    def api_key(self) -> str:
+        return self.forge.api_key
+
+    def start(self, **environ: str) -> None:
+        """Start the process and wait until it is ready."""
+        # The process that forks has its own, and what one order sets must not stay for the next.
+        self.forge.start(self.config, self.storage, {"PERDURE_FAULT": "", **environ}, self.command)
+
+    def stop(self) -> None:
+        """End the process as a service manager does; another exit status than 0 is an error."""
+        status = self.forge.stop()
+        assert status == 0, f"{self.name} ended with {status}; it logged:\n{self.forge.stderr()}"
+
+    def kill(self) -> None:
+        self.forge.kill()
+
+    def pause(self) -> None:
+        """Stop the process where it is."""
+        self.forge.send_signal(signal.SIGSTOP)
+        self.forge.wait_stopped()
+
+    def resume(self) -> None:
+        self.forge.send_signal(signal.SIGCONT)
+
+    def ready_status(self) -> int:
+        """What `/readyz` answers."""
+        return httpx2.get(f"{self.url}/readyz", timeout=DEADLINE).status_code
+
+
+class Cluster:
+    """See the module's text. Nothing is started yet. `top` is put before the settings' tables."""
+
+    def __init__(
+        self,
+        forges: Sequence[Forge],
+        model: Model,
+        home: Path,
+        url: str,
+        *,
+        nodes: int,
+        workers: int,
+        top: str = "",
+        settings: str = SETTINGS,
+    ) -> None:
+        self.model = model
+        self.config = write_config(home, model, f"{top}\n{settings}")
+        self.storage = Storage(home / "data", url)
+        self.nodes = [self._node(forges[number], number) for number in range(nodes)]
+        self.workers = [
+            Part(f"worker {number}", forges[nodes + number], self.config, self.storage, ("worker",))
+            for number in range(workers)
+        ]
+
+    @property
+    def parts(self) -> list[Part]:
+        return [*self.nodes, *self.workers]
+
+    def start(self, *parts: Part) -> None:
+        """Start these processes, or all, at the same time."""
+        with ThreadPoolExecutor(len(self.parts)) as pool:
+            list(pool.map(Part.start, parts or self.parts))
+
+    def stop(self) -> None:
+        """End all processes that run; each must end cleanly."""
+        running = [part for part in self.parts if part.forge.is_running]
+        with ThreadPoolExecutor(max(1, len(running))) as pool:
+            list(pool.map(Part.stop, running))
+
+    def logged(self) -> str:
+        """The end of what each process has logged."""
+        return "\n".join(f"--- {part.name}\n{part.forge.stderr()[-6000:]}" for part in self.parts)
+
+    def _node(self, forge: Forge, number: int) -> Part:
+        port = free_port()
+        command = ("serve", "--host", "127.0.0.1", "--port", str(port), "--workers", "0")
+        return Part(f"node {number}", forge, self.config, self.storage, command, f"http://127.0.0.1:{port}")
