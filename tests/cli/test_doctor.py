@@ -132,8 +132,6 @@ def test_providers_without_their_key_or_script_or_with_a_foreign_protocol_are_wr
     text = perdure("doctor", "--config", config, status=1).stdout
     assert "the environment variable ABSENT_KEY is not set" in text
     assert "absent.toml" in text
-    config = perdure.config('[[provider]]\nname = "c"\nprotocol = "gemini"\n')
-    assert "does not serve gemini" in perdure("doctor", "--config", config, status=1).stdout
 
 
 def test_the_network_is_only_used_on_request(perdure: Perdure, provider: str) -> None:

@@ -125,5 +125,5 @@ def test_a_data_directory_that_cannot_be_made_is_an_error_without_traceback(perd
 
 
 def test_an_unusable_configuration_ends_with_status_2(perdure: Perdure) -> None:
-    outcome = perdure("keys", "list", "--database", "postgresql://db/x", status=2)
+    outcome = perdure("keys", "list", "--database", "mysql://db/x", status=2)
     assert "database: is not usable" in outcome.stderr

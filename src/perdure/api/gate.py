@@ -13,7 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.api.errors import send_error
-from perdure.api.exchange import Exchange
+from perdure.api.request_meter import RequestMeter
 from perdure.api.services import Services
 from perdure.config.logging import log_context
 from perdure.wire.errors import ApiError, Forbidden, InternalError, InvalidBeta, NotFound, Unauthorized
@@ -43,14 +43,14 @@ class Gate:
         state["request_id"] = request_id
         started = False
         services: Services = scope["app"].state.services
-        exchange = Exchange(services.metrics.http, scope)
+        meter = RequestMeter(services.metrics.http, scope)
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 MutableHeaders(scope=message)["x-request-id"] = request_id
-            exchange.sends(message)
+            meter.sends(message)
             await send(message)
 
         with log_context(request=request_id):
@@ -65,7 +65,7 @@ class Gate:
                     raise
                 await send_error(InternalError(), scope, receive, send_with_id)
             finally:
-                exchange.end()
+                meter.end()
 
     async def _admit(self, scope: Scope, services: Services) -> None:
         path: str = scope["path"]

@@ -119,7 +119,9 @@ def _rows(settings: Settings) -> Iterator[Connection]:
     try:
         with open_sync_connection(settings.database) as conn:
             yield conn
-    except (StoreError, SchemaTooNew, OSError) as error:
+    except (StoreError, SchemaTooNew) as error:
+        fail(str(error))
+    except OSError as error:
         fail(f"The database cannot be used: {error}")
     except DBAPIError as error:
         fail(f"The database cannot be used: {error.orig}")

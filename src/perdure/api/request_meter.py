@@ -13,7 +13,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 NONE = "none"
 
 
-class Exchange:
+class RequestMeter:
     """Begun when a request arrives; `sends` sees each message of the answer, `end` the end of it all."""
 
     __slots__ = ("_began", "_code", "_http", "_scope", "_streams")
