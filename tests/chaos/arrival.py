@@ -13,7 +13,8 @@ def check_told(told: list[tuple[str, str]], stored: list[str]) -> None:
     """Every stored event was told once, in its order; what else was told shows an item being written."""
     assert [identity for identity, _ in told if identity in stored] == stored
     others = {kind for identity, kind in told if identity not in stored}
-    assert others <= {f"{TURN}item.added", f"{TURN}content_part.added"}
+    beginnings = ("item", "content_part", "reasoning_summary_part")
+    assert others <= {f"{TURN}{what}.added" for what in beginnings}
 
 
 async def stored_behind(client: AsyncOpenAI, url: str, session_id: str, cursor: str) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crash.forge import Forge, Foundry
@@ -66,19 +67,23 @@ def make_cluster(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[MakeCluster]:
-    """Makes the test's cluster; its processes are killed after the test, and its database is dropped."""
+    """Makes a cluster; its processes end with the test, or when the next one is made."""
     foundry, forges = started_foundry
     dropped: list[Callable[[], None]] = []
 
     def make(
-        server: PostgresServer | None = None, *, nodes: int = 2, workers: int = 2, top: str = ""
+        server: PostgresServer | None = None, *, nodes: int = 2, workers: int = 2, **settings: Any
     ) -> Cluster:
         while len(forges) < nodes + workers:
             forges.append(foundry.forge())
+        for forge in forges:
+            forge.renew()
+        model.renew()
         server = server or request.getfixturevalue("postgres")
         url = server.create_database()
         dropped.append(lambda: server.drop_database(url))
-        return Cluster(forges, model, tmp_path, url, nodes=nodes, workers=workers, top=top)
+        home = tmp_path / f"cluster-{len(dropped)}"
+        return Cluster(forges, model, home, url, nodes=nodes, workers=workers, **settings)
 
     yield make
     for forge in forges:

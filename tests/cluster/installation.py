@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 from tests.crash.database import Storage
-from tests.crash.drive import DEADLINE, write_config
+from tests.crash.drive import DEADLINE, PAUSE, write_config
 from tests.crash.forge import Forge
 from tests.crash.model import Model
+from tests.postgres import PostgresServer
 from tests.process import free_port
 
 LEASE = 2.0
-SETTINGS = f"""
+DRAIN = 10.0
+
+
+def settings_text(top: str, drain: float) -> str:
+    """The settings of every process, without the provider; `top` is put before their tables."""
+    return f"""
+{top}
+
 [server]
 keepalive = 0.5
 
 [work]
 lease = {LEASE}
-drain = 10
+drain = {drain}
 
 [retry]
 base_delay = 0.01
@@ -40,7 +49,6 @@ class Part:
     storage: Storage
     command: tuple[str, ...]
     url: str = ""
-    statuses: list[int] = field(default_factory=list)
 
     @property
     def base_url(self) -> str:
@@ -72,13 +80,23 @@ class Part:
     def resume(self) -> None:
         self.forge.send_signal(signal.SIGCONT)
 
-    def ready_status(self) -> int:
-        """What `/readyz` answers."""
-        return httpx2.get(f"{self.url}/readyz", timeout=DEADLINE).status_code
+    def wait_logged(self, text: str) -> None:
+        """Return once the process has logged this."""
+        deadline = time.monotonic() + DEADLINE
+        while text not in self.forge.stderr():
+            assert time.monotonic() < deadline, f"{self.name} has not logged {text!r}"
+            time.sleep(PAUSE)
+
+    def wait_ready(self, status: int) -> None:
+        """Return once `/readyz` answers this."""
+        deadline = time.monotonic() + DEADLINE
+        while (found := httpx2.get(f"{self.url}/readyz", timeout=DEADLINE).status_code) != status:
+            assert time.monotonic() < deadline, f"{self.name} answers {found}: {self.forge.stderr()}"
+            time.sleep(PAUSE)
 
 
 class Cluster:
-    """See the module's text. Nothing is started yet. `top` is put before the settings' tables."""
+    """See the module's text. Nothing is started yet."""
 
     def __init__(
         self,
@@ -90,10 +108,10 @@ class Cluster:
         nodes: int,
         workers: int,
         top: str = "",
-        settings: str = SETTINGS,
+        drain: float = DRAIN,
     ) -> None:
         self.model = model
-        self.config = write_config(home, model, f"{top}\n{settings}")
+        self.config = write_config(home, model, settings_text(top, drain))
         self.storage = Storage(home / "data", url)
         self.nodes = [self._node(forges[number], number) for number in range(nodes)]
         self.workers = [
@@ -115,6 +133,16 @@ class Cluster:
         running = [part for part in self.parts if part.forge.is_running]
         with ThreadPoolExecutor(max(1, len(running))) as pool:
             list(pool.map(Part.stop, running))
+
+    def bring_back(self, server: PostgresServer) -> None:
+        """Let every node say that it is not ready, and start the database that was killed."""
+        try:
+            for node in self.nodes:
+                node.wait_ready(503)
+        finally:
+            server.start()
+        for node in self.nodes:
+            node.wait_ready(200)
 
     def logged(self) -> str:
         """The end of what each process has logged."""

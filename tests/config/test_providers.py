@@ -68,6 +68,16 @@ def test_a_foreign_openai_address_takes_every_name_but_the_scripted_one() -> Non
     assert server_of(settings, "scripted") == "scripted"
 
 
+def test_a_gemini_key_gives_its_protocol_and_the_gemini_models() -> None:
+    settings = load({"GEMINI_API_KEY": SECRET})
+    provider = settings.providers[0]
+    assert (provider.name, provider.protocol) == ("gemini", "gemini")
+    assert provider.base_url == "https://generativelanguage.googleapis.com/v1beta"
+    assert key_of(provider) == SECRET
+    assert server_of(settings, "gemini-3-flash-preview") == "gemini"
+    assert server_of(settings, "gpt-5.1") is None
+
+
 def test_the_usual_variables_together_share_the_names() -> None:
     settings = load({"OPENAI_API_KEY": SECRET, "OPENROUTER_API_KEY": SECRET, "OLLAMA_HOST": "box:1234"})
     assert server_of(settings, "gpt-5.1") == "openai"

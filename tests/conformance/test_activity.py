@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -42,7 +43,7 @@ def command(server: ServerProcess, *arguments: str) -> subprocess.CompletedProce
 
 
 def test_what_runs_and_what_waits_is_listed_and_what_is_idle_only_on_request(
-    client: OpenAI, raw: httpx2.Client, gate: Gate
+    server: ServerProcess, client: OpenAI, raw: httpx2.Client, gate: Gate
 ) -> None:
     sessions = client.beta.agents.sessions
     running = sessions.create(agent={"model": "gated"}, environment=NONE, input=gate.text)
@@ -57,12 +58,15 @@ def test_what_runs_and_what_waits_is_listed_and_what_is_idle_only_on_request(
     found = activity(raw, limit=1)
     assert idle.id not in found
     assert found[running.id]["owned"] is True
+    owner = found[running.id]["owner"]
+    assert (owner["host"], owner["pid"]) == (socket.gethostname(), server.pid)
     assert found[running.id]["turn"]["status"] == "in_progress"
     assert found[waiting.id]["turn"]["status"] == "waiting"
     assert found[waiting.id]["open_calls"] == 1
     assert found[waiting.id]["turn"]["model_calls"] == 1
     assert found[waiting.id]["turn"]["usage"]["total_tokens"] > 0
     assert found[waiting.id]["owned"] is False
+    assert found[waiting.id]["owner"] is None
     everything = activity(raw, status="idle")
     assert everything[idle.id]["turn"] is None
     assert running.id not in everything
@@ -76,7 +80,7 @@ def test_the_commands_list_and_stop_over_a_running_server(
     listed = command(server, "ps", "--json")
     assert listed.returncode == 0, listed.stderr
     assert running.id in {row["id"] for row in json.loads(listed.stdout)}
-    assert running.id in command(server, "ps").stdout
+    assert f"{socket.gethostname()}:{server.pid}" in command(server, "ps").stdout
     stopped = command(server, "stop", running.id)
     assert stopped.returncode == 0, stopped.stderr
     until_status(client, running.id, "idle")

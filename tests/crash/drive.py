@@ -54,6 +54,11 @@ class Follower:
             assert self._arrived.wait_for(arrived, DEADLINE), f"not told; told were {self.events}"
             return list(self.events)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the stream has ended, in whatever way."""
+        return self._broken
+
     def wait_end(self) -> None:
         """Return once the stream has ended."""
         self._thread.join(DEADLINE)
@@ -93,7 +98,7 @@ class Drive:
         url: str | None = None,
         **environ: str,
     ) -> None:
-        self.config = write_config(home, model)
+        self.config = self._configure(home, model)
         self.storage = Storage(home / "data", url)
         self.model = model
         self.deaths: list[str] = []
@@ -107,6 +112,28 @@ class Drive:
         self._attached = False
         self._keys = 0
         self._start()
+
+    # ---- how its servers are reached
+
+    def _configure(self, home: Path, model: Model) -> Path:
+        return write_config(home, model)
+
+    def _begin(self, environ: dict[str, str]) -> None:
+        """Start one server; raises ServerDied."""
+        self._forge.start(self.config, self.storage, environ)
+
+    def _connect(self, base_url: str) -> OpenAI:
+        return OpenAI(
+            base_url=base_url,
+            api_key=self._forge.api_key,
+            max_retries=0,
+            timeout=DEADLINE,
+            _strict_response_validation=True,
+        )
+
+    def _follow(self, session_id: str) -> None:
+        """Open the next stream."""
+        self._followers.append(Follower(self._client, session_id))
 
     # ---- what a client does
 
@@ -225,27 +252,25 @@ class Drive:
         status = self._forge.stop()
         if status == KILLED and self._fault is not None:
             self.deaths.append(self._fault)
+        self.collect()
+        return status
+
+    def collect(self) -> None:
+        """Close the streams and keep what they told."""
         for follower in self._followers:
             follower.close()
         self.witness.streams = [follower.events for follower in self._followers]
-        return status
 
     def _start(self) -> None:
         while True:
             self._fault = self._left.pop(0) if self._left else None
             environ = {**self._environ, "PERDURE_FAULT": self._fault or ""}
             try:
-                self._forge.start(self.config, self.storage, environ)
+                self._begin(environ)
                 break
             except ServerDied as death:
                 self._note_death(death.status)
-        self._client = OpenAI(
-            base_url=self._forge.base_url,
-            api_key=self._forge.api_key,
-            max_retries=0,
-            timeout=DEADLINE,
-            _strict_response_validation=True,
-        )
+        self._client = self._connect(self._forge.base_url)
         self._attached = False
 
     def _bury(self) -> None:
@@ -253,14 +278,14 @@ class Drive:
         self._client.close()
 
     def _note_death(self, status: int) -> None:
-        assert self._fault is not None, f"the server ended with {status}; it logged:\n{self._forge.stderr()}"
+        assert self._fault, f"the server ended with {status}; it logged:\n{self._forge.stderr()}"
         assert status == KILLED, f"the server ended with {status}; it logged:\n{self._forge.stderr()}"
         self.deaths.append(self._fault)
 
     def _attach(self) -> None:
         """Follow the session on the present server, and see what it asks for."""
         if self.session_id is not None:
-            self._followers.append(Follower(self._client, self.session_id))
+            self._follow(self.session_id)
             session = self._client.beta.agents.sessions.retrieve(self.session_id)
             self.witness.check_owed(session.to_dict())
         self._attached = True

@@ -176,6 +176,11 @@ class Forge:
             self.send_signal(signal.SIGKILL)
             self.wait()
 
+    def renew(self) -> None:
+        """End the process, if there is one, and forget what was logged."""
+        self.kill()
+        self._logged.clear()
+
     def _next(self, wanted: str, timeout: float = DEADLINE) -> str:
         said = self._hear_next(wanted, timeout)
         word, _, rest = said.partition(" ")

@@ -61,12 +61,12 @@ def until_idle(drive: Drive, turns: int) -> Seen:
     return drive.until(lambda seen: seen.status == "idle" and len(seen.ended) == turns)
 
 
-def check_scenario(drive: Drive, final: Seen) -> None:
-    """All that must be true, once the last server has ended."""
+def check_scenario(drive: Drive, final: Seen, *, others: int = 0) -> None:
+    """All that must be true, once the last server has ended; `others` sessions are not the scenario's."""
     assert drive.session_id is not None
     provider = drive.model.provider
     assert provider.violations == []
-    assert drive.storage.query("SELECT id FROM sessions") == [(drive.session_id,)]
+    assert drive.storage.query("SELECT count(*) FROM sessions") == [(1 + others,)]
     check_database(drive.storage, drive.session_id, drive.witness.streams)
     drive.witness.check(final)
     assert [turn["status"] for turn in final.turns] == STATUSES

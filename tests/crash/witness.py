@@ -47,8 +47,12 @@ class Seen:
 
 @dataclass
 class Witness:
-    """Everything seen, in order. `acknowledged` are the calls whose result was accepted with 202."""
+    """Everything seen, in order. `acknowledged` are the calls whose result was accepted with 202.
 
+    `outlives`: the streams come from another process than the one that writes.
+    """
+
+    outlives: bool = False
     looks: list[Seen] = field(default_factory=list)
     streams: list[list[Json]] = field(default_factory=list)
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -72,7 +76,7 @@ class Witness:
         by_id = {item["id"]: item for item in final.items}
         assert len(by_id) == len(final.items), "an item is listed twice"
         for events in self.streams:
-            check_stream(events, by_id)
+            check_stream(events, by_id, outlives=self.outlives)
         self._check_turns(final)
         self._check_results(final)
         ids = Counter(event["event_id"] for events in self.streams for event in events)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.models.script_requests import answer, request, user
 
-from perdure.config.settings import ConfigError, ProviderSettings, Settings
+from perdure.config.settings import ProviderSettings, Settings
 from perdure.models.messages import Capabilities
-from perdure.models.registry import Registry, UnknownModel, UnsupportedProtocol
+from perdure.models.registry import Registry, UnknownModel
 from perdure.models.script_file import ScriptError
 
 
@@ -110,11 +110,29 @@ def test_a_mistake_in_a_script_is_found_at_the_start(tmp_path: Path) -> None:
         registry(provider("a", script=path))
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "gemini"])
-def test_a_protocol_that_is_not_served_yet_is_refused_at_the_start(protocol: str) -> None:
-    with pytest.raises(UnsupportedProtocol, match=rf"provider\[1\].protocol: .*{protocol} yet") as caught:
-        registry(provider("a"), provider("later", protocol=protocol))
-    assert isinstance(caught.value, ConfigError)
+@pytest.mark.parametrize(
+    ("upstream", "window", "output", "efforts", "structured"),
+    [
+        ("claude-opus-5-5", 1_000_000, 128_000, ("low", "medium", "high", "xhigh", "max"), True),
+        ("claude-haiku-4-5-20251001", 200_000, 64_000, ("none", "minimal", "low", "medium", "high"), True),
+        ("anthropic/claude-opus-4.1", 200_000, 32_000, ("none", "minimal", "low", "medium", "high"), False),
+        ("my-own", None, 32_000, None, False),
+    ],
+)
+def test_what_the_name_of_a_model_tells_is_known(
+    upstream: str, window: int | None, output: int, efforts: tuple[str, ...] | None, structured: bool
+) -> None:
+    overrides = {"a": {"upstream": upstream}, "b": {"upstream": upstream, "context_window": 8000}}
+    overrides["c"] = {"upstream": upstream, "efforts": ["low"], "structured_output": not structured}
+    models = registry(
+        provider("claude", protocol="anthropic", base_url="http://127.0.0.1:9/v1", model=overrides)
+    )
+    known = models.resolve("a").capabilities
+    assert (known.context_window, known.max_output_tokens, known.efforts) == (window, output, efforts)
+    assert known.native_output_schema is structured
+    assert models.resolve("b").capabilities.context_window == 8000
+    assert models.resolve("c").capabilities.efforts == ("low",)
+    assert models.resolve("c").capabilities.native_output_schema is not structured
 
 
 async def test_network_adapters_are_made_at_first_use_and_closed() -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 import orjson
 from tests.providers.answers import Answer, Call, Output, Refusal, Text, Thought, Usage, pieces
-from tests.providers.anthropic_rules import THINKING, Minted, check_request, fingerprint, shape
+from tests.providers.anthropic_rules import (
+    THINKING,
+    Minted,
+    blocks_of,
+    check_request,
+    fingerprint,
+    shape,
+)
 from tests.providers.command import run
 from tests.providers.server import FakeProvider
 
@@ -47,7 +54,9 @@ class AnthropicProvider(FakeProvider):
         self._minted.clear()
 
     def is_authorized(self, headers: Mapping[str, str], key: str) -> bool:
-        return headers.get("x-api-key") == key and bool(headers.get("anthropic-version"))
+        # Newer SDKs send their key as a bearer; both are taken.
+        given = headers.get("x-api-key") == key or headers.get("Authorization") == f"Bearer {key}"
+        return given and bool(headers.get("anthropic-version"))
 
     def error_body(self, refusal: Refusal) -> Any:
         kind = TYPES.get(refusal.status, "api_error" if refusal.status >= 500 else "invalid_request_error")
@@ -62,7 +71,7 @@ class AnthropicProvider(FakeProvider):
 
     def last_user_text(self, body: dict[str, Any]) -> str:
         for message in reversed(body["messages"]):
-            texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+            texts = [block["text"] for block in blocks_of(message) if block["type"] == "text"]
             if message["role"] == "user" and texts:
                 return str(texts[-1])
         return ""
@@ -108,7 +117,7 @@ class AnthropicProvider(FakeProvider):
     def _mint(self, blocks: list[Block], body: dict[str, Any]) -> None:
         before: list[Any] = [body.get("system"), body.get("tools")]
         for message in body.get("messages", []):
-            before += [[message["role"], block] for block in message["content"]]
+            before += [[message["role"], block] for block in blocks_of(message)]
         # The API refuses empty texts, so none of them counts as following or as standing before.
         said = [block for block in blocks if block.get("text") != ""]
         for index, block in enumerate(said):

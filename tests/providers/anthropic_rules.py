@@ -49,6 +49,12 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(json.dumps(_bare(value), sort_keys=True).encode()).hexdigest()
 
 
+def blocks_of(message: Mapping[str, Any]) -> Any:
+    """The content of a message, whose short form is one text."""
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def shape(block: Mapping[str, Any] | None) -> str | None:
     """What a block says, whatever its id."""
     if block is None:
@@ -241,8 +247,7 @@ class MessageCheck:
                 'roles must alternate between "user" and "assistant", beginning with "user"',
                 where,
             )
-            content = message["content"]
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            blocks = blocks_of(message)
             check(isinstance(blocks, list) and blocks, "all messages must have non-empty content", where)
             if role == "user":
                 self._user(blocks, f"{where}.content")

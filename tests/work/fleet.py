@@ -12,7 +12,7 @@ from typing import Any, Self
 from openai import OpenAI
 from sqlalchemy import text
 from tests.conformance.sessions import create
-from tests.conformance.watch import DEADLINE
+from tests.conformance.watch import DEADLINE, Watcher
 from tests.providers.answers import Answer, Call, Text, answer
 from tests.providers.responses import ResponsesProvider
 from tests.providers.server import KEY, Recorded, text_of
@@ -21,13 +21,14 @@ from tests.server import ServerProcess, WorkerProcess
 from perdure.store.engine import open_engine
 
 MODEL = "fleet"
-STORY = "".join(f"word {number}, " for number in range(1000))
+STORY = "".join(f"word {number}, " for number in range(300))
 
 
 class Provider:
     """Runs a provider on a thread. `slow …` is told slowly the first time, and at once when it is repeated.
 
-    `call …` calls the tool `weather` first. Everything else is answered with `You said: …`.
+    `call …` calls the tool `weather` first, `fix …` does so wrongly, behind a text. Everything else is
+    answered with `You said: …`.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,8 @@ class Provider:
         entries: list[dict[str, Any]] = recorded.body["input"]
         if said.startswith("call ") and entries[-1]["type"] != "function_call_output":
             return answer(Call("weather", {"city": "Oslo"}))
+        if said.startswith("fix ") and entries[-1]["type"] != "function_call_output":
+            return answer(Text(STORY[:400]), Call("weather", {"city": 5}), delay=0.05)
         if said.startswith("slow ") and said not in self._told:
             self._told.add(said)
             return answer(Text(STORY), delay=0.05)
@@ -101,6 +104,9 @@ class Fleet:
     def client(self, server: ServerProcess) -> OpenAI:
         client = OpenAI(base_url=server.base_url, api_key=server.api_key, timeout=DEADLINE)
         return self._stack.enter_context(client)
+
+    def watch(self, client: OpenAI, session_id: str) -> Watcher:
+        return self._stack.enter_context(Watcher(client, session_id))
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         with self.engine.connect() as conn:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from openai import OpenAI
+from sqlalchemy import text
 from tests.conformance.inputs import WEATHER, cancel, message, tool_result
 from tests.conformance.sessions import answers, items, kinds, text_of, turns, user_texts
 from tests.conformance.watch import until, until_status
 from tests.postgres import PostgresServer
 
-from .fleet import Fleet, Provider, begin
+from .fleet import STORY, Fleet, Provider, begin
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +87,7 @@ def test_a_stopped_worker_that_goes_on_late_does_nothing_more(fleet: Fleet) -> N
     shown = until_writing(fleet, session_id)
     _, owner = until_owned(fleet, session_id)
     (request,) = fleet.provider.asked("slow story")
+    watcher = fleet.watch(client, session_id)
     stopped.send_signal(signal.SIGSTOP)
     other = fleet.worker(SHORT_LEASE)
     check_repeated(client, session_id, "slow story", shown)
@@ -110,6 +112,8 @@ def test_a_stopped_worker_that_goes_on_late_does_nothing_more(fleet: Fleet) -> N
         fleet.ask("SELECT * FROM events"),
     )
     assert len(fleet.provider.requests) == asked
+    # Whoever follows the session has heard nothing behind its end.
+    assert watcher.types[-1] == "agent.session.idle"
     # It is of use again.
     other.kill()
     client.beta.agents.sessions.events.create(session_id, events=[message("Are you there?")])
@@ -125,6 +129,20 @@ def test_a_stopping_worker_hands_its_session_to_another(fleet: Fleet) -> None:
     fleet.worker()
     assert first.terminate() == 0
     check_repeated(client, session_id, "slow story", shown)
+
+
+def test_a_stopping_worker_finishes_its_step_and_hands_over_the_next(fleet: Fleet) -> None:
+    client = fleet.client(fleet.server())
+    first = fleet.worker()
+    session_id = begin(client, "fix it", tools=[WEATHER])
+    until_writing(fleet, session_id)
+    fleet.worker()
+    assert first.terminate() == 0
+    until_status(client, session_id, "idle")
+    found = items(client, session_id)
+    assert kinds(found) == ["user", "assistant", "function_call", "function_call_output", "assistant"]
+    assert [found[1].status, found[-1].status] == ["completed", "completed"]
+    assert len(fleet.provider.asked("fix it")) == 2
 
 
 def test_a_result_waits_for_the_next_worker(fleet: Fleet) -> None:
@@ -233,7 +251,12 @@ def test_workers_go_on_when_the_database_comes_back(tmp_path: Path, provider: Pr
         fleet.engine.dispose()
         database.kill()
         database.start()
-        check_repeated(client, session_id, "slow story", shown)
+        until_status(client, session_id, "idle")
+        assert [turn.status for turn in turns(client, session_id)] == ["completed"]
+        *broken_off, told = items(client, session_id)[1:]
+        # With luck nothing had to be written meanwhile.
+        assert text_of(told) == (STORY if not broken_off else "You said: slow story")
+        assert text_of((broken_off or [told])[0]).startswith(shown)
         again = begin(client, "And now?")
         until_status(client, again, "idle")
         assert worker.is_running
@@ -257,3 +280,20 @@ def test_several_processes_serve_one_address_and_a_dead_one_is_replaced(fleet: F
     assert server.terminate() == 0
     assert len(server.printed) == 1
     assert fleet.ask("SELECT id FROM workers WHERE id <> :id", id=owner) == []
+
+
+def test_processes_whose_parent_is_gone_stop(fleet: Fleet) -> None:
+    server = fleet.server(workers=2)
+    os.kill(server.pid, signal.SIGKILL)
+    until(lambda: fleet.ask("SELECT id FROM workers"), lambda found: found == [])
+    assert server.wait() == -signal.SIGKILL
+
+
+def test_a_server_whose_processes_cannot_start_ends_with_their_status(fleet: Fleet) -> None:
+    server = fleet.server(workers=2)
+    with fleet.engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert server.terminate() == 0
+    with pytest.raises(AssertionError, match="no listening line"):
+        server.start()
+    assert "schema revision 9999" in server.stderr()

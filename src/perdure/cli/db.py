@@ -22,8 +22,13 @@ def upgrade_schema(config: ConfigFile = None, data_dir: DataDir = None, database
     settings = effective_settings(config, data_dir=data_dir, database=database)
     with _explained():
         from perdure.store.backup import upgrade
+        from perdure.store.engine import is_sqlite
 
         before, after = upgrade(settings.database)
+        if not is_sqlite(settings.database):
+            from perdure.work.queue_schema import prepare_queue
+
+            prepare_queue(settings.database)
     typer.echo(
         f"The schema is {after}." if before == after else f"Upgraded from {before or 'nothing'} to {after}."
     )

@@ -83,6 +83,8 @@ class Redactor:
             # A schema names members and holds none.
             rest = self._resource({name: value for name, value in agent.items() if name != "tools"})
             agent = {name: rest.get(name, self._texts(value)) for name, value in agent.items()}
+        else:
+            agent = self._mask(agent)
         # In the order of the session's own members.
         return {name: masked.get(name, agent) for name in session}
 

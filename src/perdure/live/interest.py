@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 REMEMBERED_SECONDS = 30.0
-REPEATED_SECONDS = 10.0
 RECENT_SECONDS = 5.0
 
 
@@ -15,6 +14,7 @@ class Interest:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._tidied = clock()
 
     def wanted(self, session_id: str) -> bool:
         until = self._until.get(session_id)
@@ -23,16 +23,15 @@ class Interest:
     def note(self, session_ids: Iterable[str]) -> list[str]:
         """Somebody wants these sessions. Returns those that nobody wanted until now."""
         now = self._clock()
+        if now - self._tidied > REMEMBERED_SECONDS:
+            self._until = {session_id: until for session_id, until in self._until.items() if until > now}
+            self._tidied = now
         found = []
         for session_id in session_ids:
             if self._until.get(session_id, 0.0) <= now:
                 found.append(session_id)
             self._until[session_id] = now + REMEMBERED_SECONDS
         return found
-
-    def forget_old(self) -> None:
-        now = self._clock()
-        self._until = {session_id: until for session_id, until in self._until.items() if until > now}
 
 
 class Recent:

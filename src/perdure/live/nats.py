@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONTROL = "perdure.control"
+START_SECONDS = 2.0
 CONNECT_SECONDS = 5
 PAUSE_SECONDS = 1
 PING_SECONDS = 10
@@ -38,7 +39,7 @@ class NatsBus:
     async def start(self, receive: Receive, reconnected: Callable[[], None]) -> None:
         self._receive = receive
         self._task = asyncio.create_task(self._connect(reconnected), name="fan-out connect")
-        await asyncio.wait({self._task}, timeout=CONNECT_SECONDS)
+        await asyncio.wait({self._task}, timeout=START_SECONDS)
         if self._task.done():
             self._task.result()
         else:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+START_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 15.0
 """How long nothing may arrive before the connection is asked whether it lives."""
@@ -47,13 +49,14 @@ class NotifyBus:
         self._sender: AsyncConnection[Any] | None = None
         self._sending = asyncio.Lock()
         self._own = 0
+        self._closing: deque[asyncio.Task[None]] = deque(maxlen=8)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, receive: Receive, reconnected: Callable[[], None]) -> None:
         self._receive, self._reconnected = receive, reconnected
         self._task = asyncio.create_task(self._stay_connected(), name="fan-out listen")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(START_SECONDS):
                 await self._listening.wait()
 
     async def stop(self) -> None:
@@ -62,6 +65,7 @@ class NotifyBus:
             await asyncio.gather(self._task, return_exceptions=True)
         async with self._sending:
             await self._drop_sender()
+        await asyncio.gather(*self._closing)
 
     async def publish(self, letters: Sequence[Letter]) -> None:
         import psycopg
@@ -102,8 +106,16 @@ class NotifyBus:
     async def _connect(self) -> AsyncConnection[Any]:
         import psycopg
 
-        async with asyncio.timeout(CONNECT_SECONDS):
-            return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, **self._options)
+        connecting = asyncio.create_task(
+            psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, **self._options)
+        )
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await asyncio.shield(connecting)
+        except BaseException:
+            # Broken off half-way, the server would hold it for a minute, and its database with it.
+            self._closing.append(asyncio.create_task(_close(connecting)))
+            raise
 
     async def _drop_sender(self) -> None:
         sender, self._sender = self._sender, None
@@ -146,3 +158,11 @@ class NotifyBus:
                     self._receive(notification.payload.encode())
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.execute("SELECT 1")
+
+
+async def _close(connecting: asyncio.Task[AsyncConnection[Any]]) -> None:
+    import psycopg
+
+    with contextlib.suppress(psycopg.Error, OSError):
+        connection = await connecting
+        await connection.close()

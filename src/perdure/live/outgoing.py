@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 MERGE_SECONDS = 0.04
 SEND_SECONDS = 5.0
 AGAIN_SECONDS = 0.25
+STOP_SECONDS = 1.0
 CONTROL = 256
 """The most messages for every process that wait to be sent."""
 
@@ -149,6 +150,7 @@ class Publisher:
         self._merged_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._text_due = False
+        self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -158,16 +160,11 @@ class Publisher:
         """Send what is left, if the bus takes it at once."""
         if self._task is None:
             return
+        self._stopping = True
+        self._let_text_leave()
+        await asyncio.wait({self._task}, timeout=STOP_SECONDS)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._text_due = True
-        try:
-            async with asyncio.timeout(0.5):
-                await self._bus.publish(self._collect().letters)
-        except (BusDown, TimeoutError):
-            log.debug("the last messages were not sent")
 
     def tell(self, message: Message) -> None:
         """A message for every process."""
@@ -211,16 +208,21 @@ class Publisher:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            stopping = self._stopping
             batch = self._collect()
             try:
                 if batch.letters:
                     async with asyncio.timeout(SEND_SECONDS):
                         await self._bus.publish(batch.letters)
+                if stopping:
+                    return
                 continue
             except (BusDown, TimeoutError) as error:
                 log.debug("messages to the other processes did not leave: %s", error)
             except Exception:
                 log.exception("messages to the other processes did not leave")
+            if stopping:
+                return
             await asyncio.sleep(AGAIN_SECONDS)
             self._take_back(batch)
 

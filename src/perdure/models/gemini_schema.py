@@ -14,7 +14,6 @@ Schema = dict[str, Any]
 
 MAX_DEPTH = 24
 MAX_NODES = 5000
-MAX_WORDS = 4000
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 _FORMATS: Mapping[str, tuple[str, ...]] = {
@@ -58,7 +57,7 @@ class _Reducer:
         made, nullable = self._shape(left, words, path)
         if left:
             words.append(f"Further rules of JSON Schema: {_json(left)}")
-        return _dressed(made, "\n".join(word for word in words if word)[:MAX_WORDS], nullable)
+        return _dressed(made, "\n".join(word for word in words if word), nullable)
 
     # ---- references ----------------------------------------------------------------------------
 
@@ -116,8 +115,6 @@ class _Reducer:
             return (made[0] if len(made) == 1 else {"anyOf": made}) if made else {"type": "STRING"}, nullable
         if len(types) > 1:
             return {"anyOf": [self._typed(kind, left, words, path) for kind in types]}, nullable
-        if not types and nullable:
-            return {"type": "STRING"}, True
         return self._typed(types[0] if types else _guess(left), left, words, path), nullable
 
     def _branches(self, left: Schema, types: Sequence[str], words: list[str]) -> list[Any] | None:
@@ -169,8 +166,8 @@ class _Reducer:
             left["properties"] = properties
             return {}
         made: Schema = {"properties": {name: self.reduce(one, path) for name, one in properties.items()}}
-        if left.get("additionalProperties") in (True, False):
-            # Models are not given properties that are not listed.
+        if left.get("additionalProperties") is False:
+            # Models are held to the properties that are listed.
             left.pop("additionalProperties")
         required = left.get("required")
         if isinstance(required, list):
@@ -223,7 +220,9 @@ def _guess(left: Mapping[str, Any]) -> str:
 def _enumeration(left: Schema) -> Schema:
     """The values of a string; the subset knows only texts that are not empty."""
     values = left.get("enum")
-    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+    if not isinstance(values, list) or not values:
+        return {}
+    if not all(isinstance(value, str) and value for value in values):
         return {}
     return {"format": "enum", "enum": list(dict.fromkeys(left.pop("enum")))}
 

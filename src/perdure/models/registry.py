@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
-from perdure.config.settings import ConfigError, ModelSettings, Problem, ProviderSettings, Settings
-from perdure.models.anthropic_models import family_of
-from perdure.models.gemini_family import known_capabilities
+from perdure.config.settings import ModelSettings, ProviderSettings, Settings
+from perdure.models.capabilities import capabilities_of
 from perdure.models.messages import Capabilities, Model
-
-_PROTOCOLS = ("responses", "chat", "anthropic", "gemini", "scripted")
 
 
 class UnknownModel(Exception):
@@ -23,10 +20,6 @@ class UnknownModel(Exception):
         )
         super().__init__(f"No provider serves the model {name!r}. {served or 'No provider is configured'}.")
         self.name = name
-
-
-class UnsupportedProtocol(ConfigError):
-    """A provider is configured with a protocol that this version does not speak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +36,11 @@ class Registry:
     """The configured providers, in order, with one adapter each.
 
     Network adapters are imported and made at their first use; scripted ones are made here, so that a
-    mistake in a script is found at the start. Raises `UnsupportedProtocol`, or `ScriptError` for a script.
+    mistake in a script is found at the start. Raises `ScriptError`.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._providers = settings.providers
-        if problems := list(_unsupported(self._providers)):
-            raise UnsupportedProtocol(problems)
         self._adapters = {
             provider.name: _connect(provider)
             for provider in self._providers
@@ -75,7 +66,7 @@ class Registry:
             model=adapter,
             provider=provider.name,
             upstream=overrides.upstream or model,
-            capabilities=_capabilities(provider, overrides, overrides.upstream or model),
+            capabilities=capabilities_of(provider, overrides, overrides.upstream or model),
         )
 
     def knows(self, name: str) -> bool:
@@ -103,16 +94,6 @@ class Registry:
         return None
 
 
-def _unsupported(providers: tuple[ProviderSettings, ...]) -> Iterator[Problem]:
-    for index, provider in enumerate(providers):
-        if provider.protocol not in _PROTOCOLS:
-            yield Problem(
-                f"provider[{index}].protocol",
-                f"this version does not serve {provider.protocol} yet (provider {provider.name}); "
-                f"allowed: {', '.join(_PROTOCOLS)}",
-            )
-
-
 def _connect(provider: ProviderSettings) -> Model:
     # Imported here: the network adapters load an HTTP client that a scripted server never needs.
     match provider.protocol:
@@ -136,32 +117,7 @@ def _connect(provider: ProviderSettings) -> Model:
             from perdure.models.scripted import ScriptedModel
 
             return ScriptedModel(provider)
-        case _:
-            raise UnsupportedProtocol(_unsupported((provider,)))
-
-
-def _capabilities(provider: ProviderSettings, overrides: ModelSettings, upstream: str) -> Capabilities:
-    """What is known of a model: what the settings say, else what its name tells."""
-    known = _known(provider.protocol, upstream)
-    structured = overrides.structured_output
-    return Capabilities(
-        context_window=overrides.context_window or provider.context_window or known.context_window,
-        max_output_tokens=overrides.max_output_tokens
-        or provider.max_output_tokens
-        or known.max_output_tokens,
-        efforts=known.efforts if overrides.efforts is None else overrides.efforts,
-        images=overrides.images is not False,
-        native_output_schema=known.native_output_schema if structured is None else structured,
-        service_tiers=known.service_tiers,
-    )
-
-
-def _known(protocol: str, upstream: str) -> Capabilities:
-    if protocol == "anthropic":
-        return family_of(upstream).capabilities
-    if protocol == "gemini":
-        return known_capabilities(upstream)
-    return Capabilities()
+    assert_never(provider.protocol)
 
 
 def _names_of(provider: ProviderSettings) -> list[str]:

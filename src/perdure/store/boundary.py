@@ -13,7 +13,7 @@ idle session has none. A crash before the commit leaves the inbox as it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import select
@@ -63,6 +63,7 @@ class Boundary:
     items: tuple[ItemRow, ...]
     turn_config: Config
     config: Config
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = None) -> Boundary | None:
@@ -138,6 +139,7 @@ def pass_boundary(
         items=tuple(session.changed.values()),
         turn_config=session.config(turn.config_version if turn is not None else None),
         config=session.config(),
+        metadata=session.row["metadata"],
     )
 
 

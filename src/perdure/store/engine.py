@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,8 @@ from sqlalchemy.exc import OperationalError
 from perdure.store.connections import connect_postgres, connect_sqlite, control
 from perdure.store.migrate import HEAD, current_revision, migrate
 from perdure.store.tx import Tx
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +47,21 @@ class Store(Protocol):
     ) -> T: ...
 
     async def close(self) -> None: ...
+
+
+async def outcome(name: str, future: asyncio.Future[T]) -> T:
+    """The result of a write. If its waiter is cancelled, the write goes on: it may have landed already."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(lambda done: _note_unheard(name, done))
+        raise
+
+
+def _note_unheard(name: str, future: asyncio.Future[T]) -> None:
+    error = None if future.cancelled() else future.exception()
+    if error is not None:
+        log.info("%s failed, which nobody waits for any more: %s", name, type(error).__name__)
 
 
 def now_us() -> int:

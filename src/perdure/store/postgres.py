@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from perdure.config.faults import reach
 from perdure.config.metrics import Metrics, StoreMetrics
-from perdure.store.engine import StoreError, now_us, open_engine, reachable
+from perdure.store.engine import StoreError, now_us, open_engine, outcome, reachable
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx, Woken
 
@@ -148,7 +148,7 @@ class PostgresStore:
         queued = _Operation(operation.__name__, lambda tx: operation(tx, *args, **kwargs), future)
         self._writers.submit(self._perform, queued)
         # A cancelled waiter must not cancel the write: it may have landed, and its events must leave.
-        return await asyncio.shield(future)
+        return await outcome(operation.__name__, future)
 
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

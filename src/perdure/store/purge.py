@@ -6,6 +6,7 @@ from sqlalchemy import Column, Table, select
 
 from perdure.store.tables import (
     calls,
+    compactions,
     deletions,
     events,
     idempotency,
@@ -24,6 +25,7 @@ _ROWS: tuple[tuple[Table, Column[object]], ...] = (
     (calls, calls.c.call_id),
     (turns, turns.c.id),
     (inbox, inbox.c.pos),
+    (compactions, compactions.c.number),
     (idempotency, idempotency.c.key_digest),
     (session_configs, session_configs.c.version),
     (session_metadata, session_metadata.c.key_digest),

@@ -24,7 +24,7 @@ from sqlalchemy.exc import OperationalError
 from perdure.config.faults import reach
 from perdure.config.metrics import Metrics, StoreMetrics
 from perdure.store.connections import control
-from perdure.store.engine import DirectoryLock, StoreError, now_us, open_engine, sqlite_path
+from perdure.store.engine import DirectoryLock, StoreError, now_us, open_engine, outcome, sqlite_path
 from perdure.store.migrate import migrate
 from perdure.store.tx import Announcement, Tx
 
@@ -110,7 +110,7 @@ class SqliteStore:
         name = operation.__name__
         self._queue.put(_Operation(name, lambda tx: operation(tx, *args, **kwargs), future))
         # A cancelled waiter must not cancel the write: it may have landed, and its events must leave.
-        return await asyncio.shield(future)
+        return await outcome(operation.__name__, future)
 
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

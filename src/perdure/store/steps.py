@@ -38,13 +38,19 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A finished function call. `refusal` is the server's own answer, when it gives one."""
+    """A finished function call. `refusal` or `answer` is the server's own result, when it gives one."""
 
     name: str
     arguments: Any
     is_async: bool = False
     refusal: str | None = None
+    answer: str | None = None
     private: Mapping[str, Any] | None = None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the application has to give the result."""
+        return self.refusal is None and self.answer is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opene
     Raises:
         Fenced, SessionGone: the lease is no longer good.
     """
-    session, turn = _locked(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id)
     item = session.insert_item(
         turn, kind, EMPTY[kind], status="in_progress", output_index=turn.outputs, step=step
     )
@@ -104,7 +110,7 @@ def commit_step(
     Items are said in order: texts end, refused calls are listed as failed, calls are announced with
     their full arguments once they are registered.
     """
-    session, turn = _locked(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id)
     made = 0
     for output in outputs:
         match output:
@@ -113,7 +119,7 @@ def commit_step(
             case Call():
                 turn = _write_call(session, turn, step, output)
                 made += 1
-    turn = _charge(session, turn, spent, tool_calls=made)
+    turn = charge(session, turn, spent, tool_calls=made)
     if spent.usage is None:
         turn = session.update_turn(turn, usage=None, usage_unknown=True)
     return pass_boundary(session, turn, ending=ending, call_timeout_us=call_timeout_us)
@@ -130,17 +136,22 @@ def abandon_step(
     call_timeout_us: int | None = None,
 ) -> Boundary:
     """Close what a broken or cancelled step had shown; with `failure` the turn ends."""
-    session, turn = _locked(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id)
     for text in partial:
         assert text.opened is not None
         close_item(session, text.opened, text.data, status="incomplete", private=text.private)
     # An item whose opening was still under way when the step broke off.
     close_torn_items(session, turn)
-    turn = _charge(session, turn, spent, tool_calls=0)
+    turn = charge(session, turn, spent, tool_calls=0)
     return pass_boundary(session, turn, ending=failure, call_timeout_us=call_timeout_us)
 
 
-def _locked(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
+def lock_turn(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
+    """The lease's session under its lock, with its running turn.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+    """
     session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
     turn = session.turn()
     assert turn is not None
@@ -148,7 +159,7 @@ def _locked(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]
     return session, turn
 
 
-def _charge(session: LockedSession, turn: TurnRow, spent: Spent, *, tool_calls: int) -> TurnRow:
+def charge(session: LockedSession, turn: TurnRow, spent: Spent, *, tool_calls: int) -> TurnRow:
     """Add what a step used; what a broken-off call used is not known and not guessed."""
     changes: dict[str, Any] = {
         "active_us": turn.active_us + spent.active_us,
@@ -179,11 +190,12 @@ def _write_text(session: LockedSession, turn: TurnRow, step: int, text: Text) ->
 
 def _write_call(session: LockedSession, turn: TurnRow, step: int, call: Call) -> TurnRow:
     call_id = new_id("call")
+    status = "failed" if call.answer is None else "completed"
     item = session.insert_item(
         turn,
         "function_call",
         {"call_id": call_id, "name": call.name, "arguments": call.arguments},
-        status="in_progress" if call.refusal is None else "failed",
+        status="in_progress" if call.is_owed else status,
         output_index=turn.outputs,
         step=step,
         private=call.private,
@@ -199,18 +211,18 @@ def _write_call(session: LockedSession, turn: TurnRow, step: int, call: Call) ->
             name=call.name,
             arguments=call.arguments,
             is_async=call.is_async,
-            state="open" if call.refusal is None else "refused",
+            state="open" if call.is_owed else "refused",
             result=None,
             created_us=session.tx.now_us,
         )
     )
-    if call.refusal is not None:
+    if not call.is_owed:
         # Never `item.added`: the official client would run its handler for a call that is answered.
         session.say_item_done(item)
-        output = {"call_id": call_id, "output": None, "error": call.refusal}
+        output = {"call_id": call_id, "output": call.answer, "error": call.refusal}
         session.say_item_added(
             session.insert_item(
-                turn, "function_call_output", output, status="failed", private={"refusal": True}
+                turn, "function_call_output", output, status=status, private={"refusal": True}
             )
         )
     else:

@@ -228,6 +228,31 @@ inbox = Table(
     PrimaryKeyConstraint("session_id", "pos"),
 )
 
+# What the model is shown in place of an agent's oldest items, which stay as they are. The newest row
+# counts, and covers what those before it covered.
+compactions = Table(
+    "compactions",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    Column("number", Integer, nullable=False),
+    # The position of the last item it stands for.
+    Column("through_pos", BigInteger, nullable=False),
+    # summary: written by a model; trim: cut by rule.
+    Column("method", String(12), nullable=False),
+    # The summary, the requests that are finished, what is open, and the items that are shown all the same.
+    Column("data", JSON, nullable=False),
+    # Facts that are restated word for word, with where each was found.
+    Column("pins", JSON, nullable=False),
+    # Tokens of the request before and after, estimated, and what the provider reported.
+    Column("tokens", JSON, nullable=False),
+    # Who wrote the summary.
+    Column("model", JSON, nullable=True),
+    Column("dropped", JSON, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session_id", "agent_id", "number"),
+)
+
 # One row for each committed transaction of a session; `entries` are its events in small form
 # (type and references), the last of which has the sequence `seq`.
 events = Table(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import selectors
 import socket
 import threading
 import time
@@ -27,7 +28,10 @@ log = logging.getLogger(__name__)
 
 BEATS = 5  # in a lease
 LONGEST_PAUSE = 5.0
-RECONNECT_SECONDS = 0.05
+# Shorter than the time between the two looks of those who take over (see `work/postgres.py`).
+RECONNECT_SECONDS = 0.1
+SLOW_RECONNECT_SECONDS = 1.0
+PATIENCE = 50
 _REGISTER = text("SELECT worker_id FROM procrastinate_register_worker_v1()")
 _UNREGISTER = text("SELECT procrastinate_unregister_worker_v1(:number)")
 _QUEUE_BEAT = text("SELECT procrastinate_update_heartbeat_v1(:number)")
@@ -82,6 +86,7 @@ class Liveness:
         self._began = began
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
+        self._stopped, self._stop = socket.socketpair()
         self._tenure: Tenure | None = None
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
@@ -91,9 +96,12 @@ class Liveness:
     async def stop(self) -> None:
         """End the tenure and tell the others."""
         self._stopping.set()
+        self._stop.send(b"s")
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
         self._engine.dispose()
+        self._stopped.close()
+        self._stop.close()
 
     def _run(self) -> None:
         failures = 0
@@ -107,7 +115,7 @@ class Liveness:
                 failures += 1
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 log.log(level, "the worker's heartbeat has no database: %s", type(error).__name__)
-                self._stopping.wait(min(RECONNECT_SECONDS * 2**failures, 1.0, self._pause))
+                self._stopping.wait(RECONNECT_SECONDS if failures < PATIENCE else SLOW_RECONNECT_SECONDS)
             except Exception:
                 # Without this thread the process would stay without sessions for ever.
                 log.exception("the worker's heartbeat failed")
@@ -134,11 +142,20 @@ class Liveness:
             if not tenure.renew(sent):
                 log.warning("%s was silent for too long; what it ran is left to others", tenure.owner)
                 return
-            if self._stopping.wait(self._pause):
+            if self._rest(conn):
                 tenure.end()
                 remove_worker(conn, tenure.owner)
                 conn.execute(_UNREGISTER, {"number": tenure.number})
                 return
+
+    def _rest(self, conn: Connection) -> bool:
+        """Wait for the next heartbeat; a connection that breaks ends the wait. True: the process stops."""
+        driver = conn.connection.driver_connection
+        with selectors.DefaultSelector() as selector:
+            selector.register(driver.fileno(), selectors.EVENT_READ)  # type: ignore[union-attr]
+            selector.register(self._stopped, selectors.EVENT_READ)
+            selector.select(self._pause)
+        return self._stopping.is_set()
 
     def _register(self, conn: Connection) -> Tenure:
         sent = elapsed()

@@ -247,7 +247,14 @@ class PostgresWork:
 
     async def _read_dead_jobs(self) -> Collection[int]:
         seen = self._seen()
-        return () if seen is None else await self._deps.store.read(dead_jobs, self._lease_us, seen)
+        if seen is None:
+            return ()
+        try:
+            return await self._deps.store.read(dead_jobs, self._lease_us, seen)
+        except StoreError:
+            # All workers have lost their locks, and need a moment to take them again.
+            self._suspect_jobs.forget()
+            raise
 
     async def _enqueue_lost(self) -> None:
         """Enqueue sessions with something to do that no job asks for."""

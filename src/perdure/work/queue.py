@@ -88,8 +88,9 @@ def dead_jobs(conn: Connection, lease_us: int, seen: Seen) -> Sequence[int]:
 
     A job that was fetched in this moment may be among them: look twice.
     """
-    live = [worker_number(owner) for owner in live_workers(conn, lease_us)]
     own = worker_number(seen.owner)
+    # Who looks lives, whatever has become of its lock.
+    live = [own, *(worker_number(owner) for owner in live_workers(conn, lease_us))]
     found = conn.execute(_DEAD_JOBS, {"task": TASK, "live": live, "own": own, "running": list(seen.jobs)})
     return [row[0] for row in found]
 
@@ -109,8 +110,8 @@ def give_up(tx: Tx, job_ids: Sequence[int]) -> int:
 
 def lost_sessions(conn: Connection, lease_us: int, seen: Seen) -> Sequence[str]:
     """Sessions with something to do that nobody runs and no job asks for: look twice, too."""
-    live = live_workers(conn, lease_us)
-    found = conn.execute(_LOST, {"live": list(live), "own": seen.owner, "running": list(seen.sessions)})
+    live = [seen.owner, *live_workers(conn, lease_us)]
+    found = conn.execute(_LOST, {"live": live, "own": seen.owner, "running": list(seen.sessions)})
     return [row[0] for row in found]
 
 

@@ -6,7 +6,7 @@ from perdure.harness.deps import Deps
 from perdure.store.handover import sessions_to_cancel, settle_cancel
 from perdure.work.sweep import Chore, Sweep
 
-SWEEP_SECONDS = 1.0
+SWEEP_SECONDS = 0.5
 
 
 class RemoteWork:
@@ -22,8 +22,7 @@ class RemoteWork:
         self._sweep.start()
 
     def wake(self, session_id: str) -> None:
-        """It may be a cancel: look now. Whoever runs the session hears of it by the job."""
-        self._sweep.soon()
+        """Nothing: whoever runs the session hears of it by its job."""
 
     def owns(self, session_id: str) -> bool:
         """Never."""

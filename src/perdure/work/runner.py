@@ -12,6 +12,7 @@ from perdure.config.logging import log_context
 from perdure.harness.advance import advance
 from perdure.harness.deps import Deps
 from perdure.harness.ownership import Ownership
+from perdure.store.engine import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +132,12 @@ class Runner:
                 async with self._places:
                     await advance(deps, session_id, run.arrived, lambda: self._draining)
                 failures = 0
-            except Exception:
+            except Exception as error:
                 # The rows say what is left to do; nothing is lost by trying again later.
-                log.exception("advancing session %s failed", session_id)
+                if isinstance(error, StoreError):
+                    log.warning("advancing session %s has to wait: %s", session_id, error)
+                else:
+                    log.exception("advancing session %s failed", session_id)
                 failures += 1
                 run.again = True
                 run.arrived.clear()

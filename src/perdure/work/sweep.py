@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
@@ -33,17 +32,11 @@ class Sweep:
         self._seconds = seconds
         self._jitter = jitter
         self._chores = chores
-        self._soon = asyncio.Event()
-        if at_once:
-            self._soon.set()
+        self._at_once = at_once
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._loop(), name=self._name)
-
-    def soon(self) -> None:
-        """Begin the next round now."""
-        self._soon.set()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -52,11 +45,8 @@ class Sweep:
 
     async def _loop(self) -> None:
         for round_ in itertools.count():
-            pause = self._seconds * random.uniform(1 - self._jitter, 1 + self._jitter)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._soon.wait()
-            self._soon.clear()
+            if round_ or not self._at_once:
+                await asyncio.sleep(self._seconds * random.uniform(1 - self._jitter, 1 + self._jitter))
             for chore in self._chores:
                 if round_ % chore.every == 0:
                     await self._attempt(chore)

@@ -1,0 +1,134 @@
+"""Compactions: what the model is shown in place of an agent's oldest items.
+
+A compaction is one row, written by the session's owner at a step boundary. Until it is committed the
+model's view is the old one; from then on it is the new one, also for whoever takes the session over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, select
+
+from perdure.store.boundary import Lease
+from perdure.store.rows import CallRow, ItemRow, TurnRow, call_row, item_row
+from perdure.store.steps import Spent, charge, lock_turn
+from perdure.store.tables import calls, compactions, items, turns
+from perdure.store.tx import Tx
+
+Method = Literal["summary", "trim"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """One compaction of an agent's history.
+
+    Args:
+        through_pos: position of the last item it stands for.
+        data: what the note says: `summary`, `requests`, `earlier`, `open`, and the positions of items
+            that are `carried`: shown behind the note although it covers them.
+        pins: facts restated word for word.
+        tokens: `before` and `after`, estimated; `reported`, what the provider counted last, or None.
+        model: `provider` and `model` of the summary, or None.
+        dropped: how many `items`, `turns` and `results` left the model's view with this one, with the ids
+            of the `first_item` and the `last_item`.
+    """
+
+    number: int
+    through_pos: int
+    method: Method
+    data: Mapping[str, Any]
+    pins: Sequence[Mapping[str, Any]]
+    tokens: Mapping[str, Any]
+    model: Mapping[str, str] | None
+    dropped: Mapping[str, Any]
+    created_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """An agent's newest compaction, and the items that the model is shown besides, in order."""
+
+    compaction: Compaction | None
+    items: tuple[ItemRow, ...]
+
+
+def record_compaction(
+    tx: Tx, lease: Lease, turn_id: str, compaction: Compaction, spent: Spent
+) -> tuple[TurnRow, Compaction]:
+    """Compact the history of the running turn's agent, and charge the turn with what that cost.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+    """
+    session, turn = lock_turn(tx, lease, turn_id)
+    here = (compactions.c.session_id == session.id, compactions.c.agent_id == turn.agent_id)
+    found = tx.conn.execute(
+        select(func.max(compactions.c.number), func.max(compactions.c.through_pos)).where(*here)
+    ).one()
+    number, through = found[0] or 0, found[1] or 0
+    assert compaction.through_pos > through, "a compaction covers more than the one before it"
+    values = {field.name: getattr(compaction, field.name) for field in fields(compaction)}
+    values |= {"number": number + 1, "created_us": tx.now_us}
+    tx.conn.execute(
+        compactions.insert().values(session_id=session.id, agent_id=turn.agent_id, **_plain(values))
+    )
+    turn = charge(session, turn, spent, tool_calls=0)
+    session.save()
+    return turn, Compaction(**values)
+
+
+def load_history(conn: Connection, session_id: str, agent_id: str) -> History:
+    """What an agent's context is built from; what is compacted is not read."""
+    found = list_compactions(conn, session_id, agent_id, limit=1)
+    newest = found[0] if found else None
+    here = (items.c.session_id == session_id, items.c.agent_id == agent_id)
+    rows = []
+    if newest is not None:
+        carried = [int(pos) for pos in newest.data["carried"]]
+        if carried:
+            rows += conn.execute(select(items).where(*here, items.c.pos.in_(carried)).order_by(items.c.pos))
+        here = (*here, items.c.pos > newest.through_pos)
+    rows += conn.execute(select(items).where(*here).order_by(items.c.pos))
+    return History(newest, tuple(item_row(row) for row in rows))
+
+
+def list_compactions(
+    conn: Connection, session_id: str, agent_id: str, *, limit: int = 100
+) -> list[Compaction]:
+    """An agent's newest compactions, newest first."""
+    columns = [compactions.c[field.name] for field in fields(Compaction)]
+    found = conn.execute(
+        select(*columns)
+        .where(compactions.c.session_id == session_id, compactions.c.agent_id == agent_id)
+        .order_by(compactions.c.number.desc())
+        .limit(limit)
+    )
+    return [Compaction(**row._mapping) for row in found]
+
+
+def read_turn_ends(conn: Connection, turn_ids: Sequence[str]) -> dict[str, str]:
+    """The status of each turn, by its id."""
+    ends: dict[str, str] = {}
+    for start in range(0, len(turn_ids), 500):
+        part = turn_ids[start : start + 500]
+        found = conn.execute(select(turns.c.id, turns.c.status).where(turns.c.id.in_(part)))
+        ends |= {row[0]: row[1] for row in found}
+    return ends
+
+
+def read_call(conn: Connection, session_id: str, agent_id: str, call_id: str) -> CallRow | None:
+    """One of an agent's calls with its result, whole."""
+    found = conn.execute(
+        select(calls).where(
+            calls.c.session_id == session_id, calls.c.call_id == call_id, calls.c.agent_id == agent_id
+        )
+    ).first()
+    return None if found is None else call_row(found)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON columns take them."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
