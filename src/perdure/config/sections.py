@@ -191,6 +191,29 @@ class LimitSettings(Section):
     """How much of one tool result the model sees."""
 
 
+class ContextSettings(Section):
+    """`[context]`: what a model is shown of a long history. Sizes in tokens unless they are bytes."""
+
+    trigger: float = Field(0.8, ge=0.1, le=0.95)
+    """Part of a model's window that a request may fill before the history is compacted."""
+    keep: float = Field(0.25, ge=0.0, le=0.8)
+    """Part of the window that the newest steps may fill and stay as they are when it is."""
+    default_window: int = Field(128_000, ge=1024, le=100_000_000)
+    """Window of a model of which none is known, until a refused request tells."""
+    summary_model: str | None = Field(None, min_length=1)
+    """Model that writes summaries; unset means the session's own."""
+    summary_tokens: int = Field(4000, ge=100, le=100_000)
+    """Longest summary; never more than a tenth of the window."""
+    pin_tokens: int = Field(1000, ge=0, le=100_000)
+    """Room for facts that were found by rule; those that the application pins are always shown."""
+    pin_paths: dict[str, str] = Field(default_factory=dict)
+    """JSONPath expressions by name: what they find in results of functions is pinned in every session."""
+    images: int = Field(20, ge=0, le=10_000)
+    """Most images that are shown; older ones become a line of text."""
+    image_bytes: Bytes = Field(8 << 20, ge=0, le=1 << 30)
+    """Most bytes of images that are shown, as they are sent."""
+
+
 class LogSettings(Section):
     """`[log]`: what is written to standard error."""
 

@@ -50,6 +50,7 @@ from perdure.config.providers import (
     providers_from_environment,
 )
 from perdure.config.sections import (
+    ContextSettings,
     LimitSettings,
     LogSettings,
     RetrySettings,
@@ -64,6 +65,7 @@ from perdure.config.sections import (
 __all__ = [
     "SECTIONS",
     "ConfigError",
+    "ContextSettings",
     "LimitSettings",
     "LogSettings",
     "ModelSettings",
@@ -83,6 +85,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "work": WorkSettings,
     "retry": RetrySettings,
     "limits": LimitSettings,
+    "context": ContextSettings,
     "log": LogSettings,
 }
 
@@ -116,6 +119,7 @@ class Settings(Section):
     work: WorkSettings = Field(default_factory=WorkSettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    context: ContextSettings = Field(default_factory=ContextSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     providers: tuple[ProviderSettings, ...] = Field((), alias="provider")
 

@@ -6,6 +6,10 @@ from datetime import UTC, datetime
 
 from perdure.config.settings import Settings
 from perdure.harness.conversation import Conversation
+from perdure.harness.facts import pinned_facts
+from perdure.harness.reading import READ_RESULT_SPEC
+from perdure.harness.room import Room
+from perdure.harness.tokens import fixed_tokens
 from perdure.models.messages import FunctionSpec, ModelRequest
 from perdure.models.registry import Resolved
 from perdure.store.boundary import Boundary
@@ -20,36 +24,53 @@ BASE_INSTRUCTIONS = (
 
 
 def build_request(
-    boundary: Boundary, conversation: Conversation, resolved: Resolved, settings: Settings
+    boundary: Boundary, conversation: Conversation, resolved: Resolved, settings: Settings, room: Room
 ) -> ModelRequest:
-    """What the model is sent for the step that `boundary` asks for.
+    """What the model is sent for the step that `boundary` asks for, or would ask for in an idle session.
 
     Model, effort and tier are those the turn was started with; functions are the newest.
     """
     turn = boundary.turn
-    assert turn is not None
     pinned = boundary.turn_config.settings
     text_format = pinned.text.format
+    entries = conversation.view(
+        resolved.provider,
+        resolved.upstream,
+        "" if turn is None else turn.id,
+        room,
+        pinned_facts(boundary.metadata),
+    )
     return ModelRequest(
         model=resolved.upstream,
         instructions=_instructions(boundary, settings),
-        entries=conversation.entries(
-            resolved.provider, resolved.upstream, turn.id, settings.limits.model_result_bytes
-        ),
-        tools=tuple(
-            FunctionSpec(tool.name, tool.description, tool.parameters)
-            for tool in boundary.config.settings.tools
-            if isinstance(tool, FunctionTool)
-        ),
+        entries=entries,
+        tools=_tools(boundary, conversation),
         output_schema=text_format.schema_ if text_format.type == "json_schema" else None,
         effort=pinned.reasoning.effort,
         summary=pinned.reasoning.summary,
         verbosity=pinned.text.verbosity,
         service_tier=pinned.service_tier,
-        cache_ttl=None if turn.prompt_cache is None else turn.prompt_cache["ttl"],
-        cache_key=turn.session_id,
+        cache_ttl=None if turn is None or turn.prompt_cache is None else turn.prompt_cache["ttl"],
+        cache_key=boundary.lease.session_id,
         settled=conversation.settled,
     )
+
+
+def request_tokens(request: ModelRequest, conversation: Conversation, resolved: Resolved) -> int:
+    """About how many tokens a request has that was just built, as its provider would count."""
+    estimate = fixed_tokens(request) + conversation.estimate
+    return conversation.gauge.tokens(estimate, (resolved.provider, resolved.upstream))
+
+
+def _tools(boundary: Boundary, conversation: Conversation) -> tuple[FunctionSpec, ...]:
+    tools = tuple(
+        FunctionSpec(tool.name, tool.description, tool.parameters)
+        for tool in boundary.config.settings.tools
+        if isinstance(tool, FunctionTool)
+    )
+    if conversation.is_cut and all(tool.name != READ_RESULT_SPEC.name for tool in tools):
+        tools += (READ_RESULT_SPEC,)
+    return tools
 
 
 def _instructions(boundary: Boundary, settings: Settings) -> str:

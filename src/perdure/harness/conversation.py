@@ -3,6 +3,7 @@
 Every call is followed by exactly one result before anything else; reasoning is replayed only to the
 provider and model that produced it, and only in front of the output that followed it; a step that
 broke off is shown only where nothing replaced it. Whatever ended a turn, the next request is sound.
+Once the beginning of a history is compacted, a note of the server stands in its place.
 """
 
 from __future__ import annotations
@@ -12,49 +13,65 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.harness.checks import Checked
-from perdure.models.messages import (
-    AssistantMessage,
-    Entry,
-    FunctionCall,
-    FunctionResult,
-    ImagePart,
-    Native,
-    Part,
-    Reasoning,
-    ServerNote,
-    TextPart,
-    UserMessage,
-)
+from perdure.harness.entries import ACCEPTED, NOT_EXECUTED, ImagePlace, Shape, Shown, images_of, make_entries
+from perdure.harness.notes import compaction_note
+from perdure.harness.room import Room
+from perdure.harness.tokens import Gauge, entries_tokens
+from perdure.models.messages import Entry, ServerNote, TextPart
+from perdure.store.compactions import Compaction
 from perdure.store.rows import ItemRow
-from perdure.wire.jsontext import dumps
 
-NOT_EXECUTED = "Not executed: the turn ended before this call had a result."
-ACCEPTED = "Accepted. The call runs in the background; its result will be given to you later."
+__all__ = ["ACCEPTED", "NOT_EXECUTED", "Conversation"]
+
+ROW_OVERHEAD = 200
+IMAGES_KEPT = 2
+"""By how much the images that are shown become fewer once they are too many: rarely, and then by half."""
 
 
 class Conversation:
-    """An agent's items in order, kept up to date by the transactions that change them."""
+    """An agent's items in order, kept up to date by the transactions that change them.
 
-    def __init__(self, items: Iterable[ItemRow]) -> None:
+    `compaction` is what stands in place of the oldest ones, which are not among the items here.
+    """
+
+    def __init__(self, items: Iterable[ItemRow], compaction: Compaction | None = None) -> None:
+        self.compaction = compaction
+        self.gauge = Gauge()
+        # How often the provider refused the conversation as too large.
+        self.tightness = 0
+        # Tokens of the entries last built, estimated.
+        self.estimate = 0
+        # Whether one of them shows a result in part.
+        self.is_cut = False
         self._rows: list[ItemRow] = []
         self._places: dict[str, int] = {}
         self._finished: _Finished | None = None
+        self._images: dict[ImagePlace, int] = {}
+        self._images_from: ImagePlace = (0, 0)
         self.size = 0
-        self.update(items)
+        self._add(items)
+
+    @property
+    def rows(self) -> Sequence[ItemRow]:
+        """The items that are not compacted, or are shown all the same, in order."""
+        return self._rows
 
     def update(self, items: Iterable[ItemRow]) -> None:
         """Take in items that were added (in order) or changed."""
-        for item in items:
-            place = self._places.setdefault(item.id, len(self._rows))
-            if place == len(self._rows):
-                self._rows.append(item)
-            else:
-                self._rows[place] = item
-            # Roughly the JSON kept in memory, counted again when an item changes.
-            self.size += len(dumps(item.data)) + 200
+        through = 0 if self.compaction is None else self.compaction.through_pos
+        self._add(item for item in items if item.pos > through or item.id in self._places)
+
+    def compact(self, compaction: Compaction) -> None:
+        """Put a note in place of what a compaction covers."""
+        carried = set(compaction.data["carried"])
+        rows = [row for row in self._rows if row.pos > compaction.through_pos or row.pos in carried]
+        self.compaction = compaction
+        self._rows, self._places, self._images, self.size = [], {}, {}, 0
+        self._finished = None
+        self._add(rows)
 
     def of_turn(self, turn_id: str) -> list[ItemRow]:
-        """The items of one turn, in order."""
+        """The items of one turn, in order; those that are compacted are not among them."""
         return [item for item in self._rows if item.turn_id == turn_id]
 
     @property
@@ -67,28 +84,85 @@ class Conversation:
         """What of these entries was found to be sound before."""
         return Checked() if self._finished is None else self._finished.checked
 
+    def view(
+        self, provider: str, model: str, running_turn: str, room: Room, pinned: Mapping[str, str]
+    ) -> tuple[Entry, ...]:
+        """The history as entries of a request to `model` of `provider`, within the model's room.
+
+        Args:
+            pinned: the application's facts by name; they are restated behind a compaction.
+        """
+        self._choose_images(room)
+        shape = Shape(provider, model, room.result_bytes, room.shows_images, self._images_from)
+        return self._build(shape, running_turn, pinned, room.pins)
+
     def entries(self, provider: str, model: str, running_turn: str, result_bytes: int) -> tuple[Entry, ...]:
-        """The history as entries of a request to `model` of `provider`.
+        """The history as entries, with all of its images.
 
         `result_bytes` bounds how much of one tool result the model is shown.
         """
-        target = (provider, model, result_bytes)
+        return self._build(Shape(provider, model, result_bytes), running_turn, {}, 0)
+
+    def note(self, pinned: Mapping[str, str], pin_tokens: int) -> tuple[Entry, ...]:
+        """What stands in place of the compacted items: a note, or nothing."""
+        if self.compaction is None:
+            return ()
+        return (ServerNote((TextPart(compaction_note(self.compaction, pinned, pin_tokens)),)),)
+
+    def _build(
+        self, shape: Shape, running_turn: str, pinned: Mapping[str, str], pin_tokens: int
+    ) -> tuple[Entry, ...]:
+        target = (shape, tuple(sorted(pinned.items())), pin_tokens)
         before = self._finished
         if before is None or before.target != target:
-            before = _Finished(target, 0, (), Checked())
+            note = self.note(pinned, pin_tokens)
+            before = _Finished(target, 0, note, Checked(), Shown(), entries_tokens(note))
         rows = self._rows
         past = before.rows
         while past < len(rows) and rows[past].turn_id != running_turn:
             past += 1
-        finished = before.entries
+        finished, tokens = before.entries, before.tokens
         if past > before.rows:
             # Items of turns that have ended never change: what they say is built once.
-            finished += _entries(rows[before.rows : past], running_turn, target)
-        self._finished = _Finished(target, past, finished, before.checked)
-        return finished + _entries(rows[past:], running_turn, target)
+            more = make_entries(rows[before.rows : past], running_turn, shape, before.shown)
+            finished += tuple(more)
+            tokens += entries_tokens(more)
+        self._finished = _Finished(target, past, finished, before.checked, before.shown, tokens)
+        shown = before.shown.copy()
+        running = make_entries(rows[past:], running_turn, shape, shown)
+        self.estimate = tokens + entries_tokens(running)
+        self.is_cut = shown.is_cut
+        return finished + tuple(running)
+
+    def _add(self, items: Iterable[ItemRow]) -> None:
+        for item in items:
+            place = self._places.setdefault(item.id, len(self._rows))
+            if place == len(self._rows):
+                self._rows.append(item)
+                for image, url in images_of(item):
+                    self._images[image] = len(url)
+            else:
+                self._rows[place] = item
+            # Roughly the memory it takes, counted again when an item changes.
+            self.size += _weight(item.data) + _weight(item.private) + ROW_OVERHEAD
+
+    def _choose_images(self, room: Room) -> None:
+        """Show fewer images once they are too many or too large; the newest one is always shown."""
+        shown = [size for place, size in self._images.items() if place >= self._images_from]
+        if len(shown) <= max(1, room.image_count) and sum(shown) <= room.image_bytes or len(shown) < 2:
+            return
+        count, size = 0, 0
+        for place in sorted(self._images, reverse=True):
+            count += 1
+            size += self._images[place]
+            if count > 1 and (
+                count > room.image_count // IMAGES_KEPT or size > room.image_bytes // IMAGES_KEPT
+            ):
+                break
+            self._images_from = place
 
 
-Target = tuple[str, str, int]
+Target = tuple[Shape, tuple[tuple[str, str], ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,158 +173,17 @@ class _Finished:
     rows: int
     entries: tuple[Entry, ...]
     checked: Checked
+    shown: Shown
+    tokens: int
 
 
-def _entries(rows: Sequence[ItemRow], running_turn: str, target: Target) -> tuple[Entry, ...]:
-    results = {
-        row.data["call_id"]: row
-        for row in rows
-        if row.type == "function_call_output" and not (row.private or {}).get("late")
-    }
-    builder = _Builder(*target[:2], results, target[2])
-    steps = _steps(rows)
-    last_step = dict(steps.keys())
-    done: set[tuple[str, int]] = set()
-    for row in rows:
-        if row.step is None:
-            builder.add_input(row)
-            continue
-        key = (row.turn_id, row.step)
-        if key not in done:
-            done.add(key)
-            closing = row.turn_id != running_turn and last_step[row.turn_id] == row.step
-            builder.add_step(steps[key], closing=closing)
-    return tuple(builder.entries)
-
-
-def _steps(rows: Sequence[ItemRow]) -> dict[tuple[str, int], list[ItemRow]]:
-    """Outputs grouped by the model call that made them, in the order the model made them."""
-    steps: dict[tuple[str, int], list[ItemRow]] = {}
-    for row in rows:
-        if row.step is not None:
-            steps.setdefault((row.turn_id, row.step), []).append(row)
-    for outputs in steps.values():
-        outputs.sort(key=lambda row: row.output_index or 0)
-    return steps
-
-
-class _Builder:
-    def __init__(self, provider: str, model: str, results: dict[str, ItemRow], result_bytes: int) -> None:
-        self.entries: list[Entry] = []
-        self._provider = provider
-        self._model = model
-        self._results = results
-        self._result_bytes = result_bytes
-
-    def add_input(self, row: ItemRow) -> None:
-        match row.type:
-            case "message":
-                self.entries.append(UserMessage(_parts(row.data["content"])))
-            case "function_call_output" if (row.private or {}).get("late"):
-                label = f"The result of your earlier call {row.data['call_id']} has arrived:"
-                content, _ = self._result(row)
-                parts = (TextPart(content),) if isinstance(content, str) else content
-                self.entries.append(ServerNote((TextPart(label), *parts)))
-            case _:
-                pass  # the result of a call stands behind its step
-
-    def add_step(self, outputs: Sequence[ItemRow], *, closing: bool) -> None:
-        """Add what one model call put out; `closing`: it is the last of a turn that has ended."""
-        shown = [row for row in outputs if self._is_shown(row, closing)]
-        calls: list[ItemRow] = []
-        for row in shown:
-            private = row.private or {}
-            for thought in private.get("reasoning", ()):
-                native = self._native(thought["native"])
-                if native is not None:
-                    self.entries.append(Reasoning(tuple(thought["summary"]), native))
-            match row.type:
-                case "message":
-                    text = "".join(part["text"] for part in row.data["content"])
-                    native = self._native(private.get("native"))
-                    self.entries.append(AssistantMessage(text, row.data["phase"], native))
-                case "function_call":
-                    calls.append(row)
-                    arguments = _arguments(row.data["arguments"])
-                    native = self._native(private.get("native"))
-                    self.entries.append(
-                        FunctionCall(row.data["call_id"], row.data["name"], arguments, native)
-                    )
-        for row in calls:
-            self.entries.append(self._result_of(row))
-        for row in shown:
-            note = (row.private or {}).get("note")
-            if note is not None:
-                self.entries.append(ServerNote((TextPart(note),)))
-
-    def _is_shown(self, row: ItemRow, closing: bool) -> bool:
-        match row.type:
-            case "message":
-                text = any(part["text"] for part in row.data["content"])
-                return text and (row.status == "completed" or (row.status == "incomplete" and closing))
-            case "reasoning":
-                return False  # a summary is for people; providers get their own data back
-            case _:
-                return True
-
-    def _native(self, stored: Mapping[str, Any] | None) -> Native | None:
-        """Provider data, if the model about to be called is the one that produced it."""
-        if stored is None or stored["provider"] != self._provider or stored["model"] != self._model:
-            return None
-        return Native(stored["provider"], stored["model"], stored["data"])
-
-    def _result_of(self, call: ItemRow) -> FunctionResult:
-        call_id = call.data["call_id"]
-        row = self._results.get(call_id)
-        if row is None:
-            is_async = (call.private or {}).get("async", False)
-            return FunctionResult(call_id, ACCEPTED if is_async else NOT_EXECUTED, failed=not is_async)
-        content, failed = self._result(row)
-        return FunctionResult(call_id, content, failed)
-
-    def _result(self, row: ItemRow) -> tuple[str | tuple[Part, ...], bool]:
-        failed = row.status == "failed"
-        content: Any = row.data["error"] if failed else row.data["output"]
-        if content is None:
-            content = row.data["output"] if failed else None
-        if content is None or content == "" or content == []:
-            return ("The call failed without a reason." if failed else "(no output)"), failed
-        if isinstance(content, str):
-            return _bounded(content, self._result_bytes), failed
-        left = self._result_bytes
-        parts: list[Part] = []
-        for part in _parts(content):
-            if isinstance(part, TextPart):
-                part = TextPart(_bounded(part.text, left))
-                left = max(0, left - len(part.text.encode()))
-            parts.append(part)
-        return tuple(parts), failed
-
-
-def _parts(content: Sequence[dict[str, Any]]) -> tuple[Part, ...]:
-    return tuple(
-        ImagePart(part["image_url"]) if part["type"] == "input_image" else TextPart(part["text"])
-        for part in content
-    )
-
-
-def _arguments(arguments: Any) -> str:
-    """Arguments as JSON text of an object; what the model wrote and was no object is shown quoted."""
-    if not isinstance(arguments, dict):
-        arguments = {"_not_an_object": arguments}
-    return dumps(arguments).decode()
-
-
-def _bounded(text: str, limit: int) -> str:
-    """Head and tail of a text that has more than `limit` bytes, with its size."""
-    if len(text) * 4 <= limit:
-        return text
-    data = text.encode()
-    if len(data) <= limit:
-        return text
-    head, tail = limit * 3 // 4, limit // 4
-    omitted = len(data) - head - tail
-    return (
-        f"{data[:head].decode(errors='ignore')}\n[… {omitted:,} of {len(data):,} bytes are not shown; "
-        f"the full result is stored with the call …]\n{data[len(data) - tail :].decode(errors='ignore')}"
-    )
+def _weight(value: Any) -> int:
+    """About how many bytes of memory a JSON value takes."""
+    match value:
+        case str():
+            return len(value)
+        case Mapping():
+            return sum(len(key) + _weight(inner) for key, inner in value.items()) + 20
+        case list() | tuple():
+            return sum(map(_weight, value)) + 20
+    return 8

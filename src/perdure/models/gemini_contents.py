@@ -102,8 +102,9 @@ class ContentWriter:
                 case UserMessage() | ServerNote():
                     self._close_step()
                     self._close_results()
-                    said = isinstance(entry, UserMessage)
-                    content = written(entry.content) if said else note_content(entry)
+                    content = (
+                        written(entry.content) if isinstance(entry, UserMessage) else note_content(entry)
+                    )
                     self._add("user", [self._part(part) for part in content])
                 case _:
                     assert_never(entry)

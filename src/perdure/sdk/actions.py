@@ -174,9 +174,9 @@ def typed_action(action: RequiredAction) -> Action:
             )
         case "environment_connection":
             return EnvironmentConnection(action.environment_id)
-        case _:
-            other: Any = action
-            return OtherAction(str(other.type), other.to_dict())
+    # A newer server may have kinds that the client's types do not know.
+    other: Any = action
+    return OtherAction(str(other.type), other.to_dict())
 
 
 def answer_event(action: Action, decision: Decision) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from perdure.sdk.context import ToolContext
 from perdure.sdk.errors import DefinitionRefused
 from perdure.sdk.outputs import json_text, succeeded
 from perdure.sdk.threads import call
-from perdure.sdk.tool import Failing, Unknowing, check_name, definition, parsed
+from perdure.sdk.tool import Failing, check_name, definition, parsed
 
 if TYPE_CHECKING:
     from perdure.sdk.agent import Agent
+    from perdure.sdk.run_once import OnUnknown
     from perdure.sdk.results import RunResult
 
 T_co = TypeVar("T_co", covariant=True)
@@ -48,7 +49,7 @@ class AgentTool(Generic[T_co]):
 
     # The session of a call is found again by the call, so asking twice has one effect.
     idempotent = True
-    on_unknown: Unknowing = "retry"
+    on_unknown: OnUnknown = "retry"
     background = False
     defer_loading = False
 
@@ -89,7 +90,9 @@ class AgentTool(Generic[T_co]):
     async def invoke(self, value: Any, context: ToolContext[Any]) -> RunResult[Any]:
         """Run the agent on the validated value, in the session of this call."""
         build = self._build
-        text = json_text(self.schema.dump(value)) if build is None else await call(lambda: build(value), build)
+        text = (
+            json_text(self.schema.dump(value)) if build is None else await call(lambda: build(value), build)
+        )
         return await context._session.run_linked(self.agent, text, context, self._environment)
 
     def result(self, value: RunResult[Any]) -> ToolResult:

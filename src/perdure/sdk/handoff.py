@@ -15,10 +15,11 @@ from perdure.sdk.context import ToolContext
 from perdure.sdk.errors import DefinitionRefused
 from perdure.sdk.outputs import json_text, succeeded
 from perdure.sdk.threads import call
-from perdure.sdk.tool import TIMEOUT, Failing, Unknowing, check_name, definition
+from perdure.sdk.tool import TIMEOUT, Failing, check_name, definition
 
 if TYPE_CHECKING:
     from perdure.sdk.agent import Agent
+    from perdure.sdk.run_once import OnUnknown
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class HandoffOptions(TypedDict, total=False):
     opening: Callable[[Mapping[str, Any]], str]
     timeout: float | None
     idempotent: bool
-    on_unknown: Unknowing
+    on_unknown: OnUnknown
     on_failure: Failing
     environment: Literal["none"] | Mapping[str, Any]
 
@@ -123,7 +124,7 @@ class Handoff(Generic[OutputT_co]):
         self.description = options.get("description") or f"Hands the conversation over to {agent.name}."
         self.timeout = options.get("timeout", TIMEOUT)
         self.idempotent = options.get("idempotent", False)
-        self.on_unknown: Unknowing = options.get("on_unknown", "fail" if on_handoff else "retry")
+        self.on_unknown: OnUnknown = options.get("on_unknown", "fail" if on_handoff else "retry")
         self.on_failure: Failing = options.get("on_failure", "report")
         if self.on_unknown == "retry" and on_handoff is not None and not self.idempotent:
             raise DefinitionRefused(

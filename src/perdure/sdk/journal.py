@@ -270,12 +270,16 @@ class Journal:
     def calls(self, session_id: str) -> list[dict[str, Json]]:
         """The calls of a session in the order they began, as plain data.
 
-        Each has `turn_id`, `call_id`, `name`, `arguments`, `state` (`running` or `finished`), `attempts` and
-        `started_us`. A finished one has `success`, `output`, `error`, `finished_us` and `submitted_us`
+        Each has `turn_id`, `call_id`, `name`, `arguments`, `state` (`running`, `unknown` or `finished`),
+        `attempts` and `started_us`. A finished one has `success`, `output`, `error`, `finished_us` and `submitted_us`
         (None until the server took it), and `refused`, `late` and `redacted` where that happened. One
         without an end has `owner`: who runs or ran it.
         """
-        return self._database.read(lambda connection: journal_calls.list_calls(connection, session_id))
+        return self._database.read(
+            lambda connection: journal_calls.list_calls(
+                connection, session_id, self._owner.id, self._owner.is_alive
+            )
+        )
 
     def cleanup(self, older_than: timedelta, *, unsubmitted: bool = False, ledgers: bool = False) -> Cleaned:
         """Delete what is older: calls whose result was taken or refused, and old versions of ledgers.

@@ -245,14 +245,16 @@ def mask_results(
     return len(rows)
 
 
-def list_calls(connection: Connection, session_id: str) -> list[dict[str, Json]]:
+def list_calls(
+    connection: Connection, session_id: str, owner: str | None, is_alive: Alive
+) -> list[dict[str, Json]]:
     """The calls of a session in the order they began, as plain data."""
     rows = connection.execute(
         select(calls)
         .where(calls.c.session_id == session_id)
         .order_by(calls.c.started_us, calls.c.turn_id, calls.c.call_id)
     )
-    return [_document(row) for row in rows]
+    return [_document(row, state_of(connection, row, owner, is_alive)) for row in rows.all()]
 
 
 def remove_before(connection: Connection, before_us: int, *, all_ended: bool) -> int:
@@ -304,13 +306,13 @@ def _finished(row: Row[Any]) -> Finished:
     return Finished(_pair(row), row.tool, result, row.submitted_us is not None, row.redacted)
 
 
-def _document(row: Row[Any]) -> dict[str, Json]:
+def _document(row: Row[Any], state: Begun) -> dict[str, Json]:
     document: dict[str, Json] = {
         "turn_id": row.turn_id,
         "call_id": row.call_id,
         "name": row.tool,
         "arguments": decode(row.arguments),
-        "state": "running" if row.finished_us is None else "finished",
+        "state": type(state).__name__.lower(),
         "attempts": row.attempts,
         "started_us": row.started_us,
     }

@@ -151,6 +151,8 @@ class JournalDatabase:
         raise AssertionError("the last try returns or raises")
 
     def _prepare(self) -> None:
+        if self.path is not None:
+            _make_file(self.path)
         with self._alone():
             # The lock of SQLite is for rows; that of the file also covers the change to WAL mode.
             self.write(self._upgrade)
@@ -213,16 +215,6 @@ def _sqlite(path: Path) -> tuple[Engine, str, Path]:
         max_overflow=16,
     )
 
-    @event.listens_for(engine, "do_connect")
-    def _make(_dialect: Any, _record: Any, _args: Any, _params: Any) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Arguments and results are nobody else's to read; SQLite gives its other files the same mode.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        except OSError as error:
-            reason = error.strerror or error
-            raise JournalUnavailable(f"The journal {path} cannot be opened: {reason}.") from error
-
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         # The driver's own transaction control is off; BEGIN is ours, below.
@@ -239,6 +231,17 @@ def _sqlite(path: Path) -> tuple[Engine, str, Path]:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine, str(path), path
+
+
+def _make_file(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Arguments and results are nobody else's to read; SQLite gives its other files the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise JournalUnavailable(
+            f"The journal {path} cannot be opened: {error.strerror or error}."
+        ) from error
 
 
 def _postgres(url: URL) -> tuple[Engine, str, None]:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import Connection, delete, extract, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.sdk.journal_database import JournalDatabase, fcntl, now_us
@@ -224,5 +224,5 @@ class Heartbeat:
         if connection.dialect.name != "postgresql":
             return now_us()
         # All owners by one clock.
-        clock = func.extract(text("epoch FROM clock_timestamp()"))
+        clock = extract("epoch", func.clock_timestamp())
         return int(connection.execute(select(clock)).scalar_one() * 1_000_000)

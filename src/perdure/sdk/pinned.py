@@ -34,12 +34,21 @@ def facts_text(facts: Mapping[str, Json], version: int) -> str | None:
     dropped = []
     for name, value in facts.items():
         # JSON, so that no value can pass for another line.
-        line = f"- {name}: {json.dumps(value, ensure_ascii=True)}"
-        if size + len(line) + 1 > MOST_BYTES:
+        line = f"- {name}: {_json(value)}"
+        length = len(line.encode()) + 1
+        if size + length > MOST_BYTES:
             dropped.append(name)
         else:
             lines.append(line)
-            size += len(line) + 1
+            size += length
     if dropped:
         lines.append(f"(too long to repeat: {', '.join(dropped)[:500]})")
     return "\n".join(lines)
+
+
+def _json(value: Json) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # Half a surrogate pair has no UTF-8, and these two end a line in some eyes.
+    if any("\ud800" <= letter <= "\udfff" or letter in "\u2028\u2029\x85" for letter in text):
+        return json.dumps(value)
+    return text

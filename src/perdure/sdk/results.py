@@ -77,7 +77,5 @@ def final_output(agent: Agent[Any], turn: Turn, text: str) -> Any:
     outcome = agent.output_schema.parse_output(text)
     if isinstance(outcome, Failure):
         heading = f"The answer of {agent.name} does not match {agent.output_schema.name}:"
-        raise InvalidFinalOutput(
-            turn.session_id, turn.id, text, outcome.issues, outcome.describe(heading)
-        )
+        raise InvalidFinalOutput(turn.session_id, turn.id, text, outcome.issues, outcome.describe(heading))
     return outcome.value

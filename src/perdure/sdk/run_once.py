@@ -43,7 +43,8 @@ A function is given the call and finds out: it returns the result, or `Retry()`.
 time; it may be asked again if that one dies, so it should only look.
 """
 
-Run = Callable[[], Awaitable[ToolResult]]
+Run = Callable[[Fresh], Awaitable[ToolResult]]
+"""Runs the function. `attempts` of what it is given is above 1 if an earlier try may have had its effect."""
 
 
 def check_policy(on_unknown: OnUnknown, idempotent: bool, tool: str = "A tool") -> None:
@@ -54,8 +55,8 @@ def check_policy(on_unknown: OnUnknown, idempotent: bool, tool: str = "A tool") 
     """
     if on_unknown == "retry" and not idempotent:
         raise DefinitionRefused(
-            f'{tool} has on_unknown="retry", which may run it twice: say idempotent=True if that is harmless, '
-            "or give a function that finds out whether the first run had its effect."
+            f'{tool} has on_unknown="retry", which may run it twice: say idempotent=True if that is '
+            "harmless, or give a function that finds out whether the first run had its effect."
         )
     if on_unknown not in ("fail", "retry") and not callable(on_unknown):
         raise DefinitionRefused(f'{tool}: on_unknown is "fail", "retry" or a function, not {on_unknown!r}.')
@@ -83,7 +84,7 @@ async def run_once(
             text. If it is cancelled, the outcome is unknown.
         on_unknown: see `OnUnknown`.
         idempotent: whether running the function twice is as good as once.
-        ledger: changes that the function makes; recorded with a successful result.
+        ledger: changes that the function, or `on_unknown`, makes; recorded with a successful result.
 
     Raises:
         JournalError: the journal cannot be used. The function has not run, or its outcome is unknown.
@@ -98,7 +99,7 @@ async def run_once(
             case Fresh():
                 return await _run(journal, begun, run, ledger)
             case Unknown():
-                begun = await _decide(journal, begun, on_unknown)
+                begun = await _decide(journal, begun, on_unknown, ledger)
             case Running():
                 # Jitter, so that those who wait for one call do not ask in step.
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))
@@ -135,7 +136,7 @@ async def deliver(
 async def _run(journal: AsyncJournal, fresh: Fresh, run: Run, ledger: LedgerEdit[Any] | None) -> Finished:
     reach("tool:before-run")
     try:
-        result = await run()
+        result = await run(fresh)
     except Exception:
         # The model is not shown what an exception says, which may hold secrets of the application.
         log.exception("The function of call %s (%s) raised", fresh.pair, fresh.tool)
@@ -153,7 +154,7 @@ async def _run(journal: AsyncJournal, fresh: Fresh, run: Run, ledger: LedgerEdit
 
 
 async def _decide(
-    journal: AsyncJournal, unknown: Unknown, on_unknown: OnUnknown
+    journal: AsyncJournal, unknown: Unknown, on_unknown: OnUnknown, ledger: LedgerEdit[Any] | None
 ) -> Finished | Fresh | Running | Unknown:
     claimed = await journal.claim(unknown)
     if not isinstance(claimed, Fresh) or on_unknown == "retry":
@@ -161,7 +162,7 @@ async def _decide(
     if on_unknown == "fail":
         return await journal.finish(claimed, unknown_result(unknown))
     try:
-        decision = on_unknown(unknown)
+        decision: object = on_unknown(unknown)
         if inspect.isawaitable(decision):
             decision = await decision
     except BaseException:
@@ -171,12 +172,12 @@ async def _decide(
         case Retry():
             return claimed
         case ToolResult():
-            return await journal.finish(claimed, decision)
+            return await journal.finish(claimed, decision, ledger)
         case _:
             await journal.abandon(claimed)
             raise JournalError(
-                f"on_unknown of {unknown.tool} returned {type(decision).__name__}; it returns a ToolResult or "
-                "Retry()."
+                f"on_unknown of {unknown.tool} returned {type(decision).__name__}; it returns a ToolResult "
+                "or Retry()."
             )
 
 

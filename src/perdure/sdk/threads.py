@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -48,7 +49,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:
             future.set_exception(error)
 
     def work() -> None:
-        value, error = None, None
+        value: Any = None
+        error: BaseException | None = None
         try:
             value = context.run(function)
         except StopIteration as stop:
@@ -56,10 +58,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:
             error.__cause__ = stop
         except BaseException as raised:  # noqa: BLE001  # handed to whoever awaits
             error = raised
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
-        except RuntimeError:
-            pass  # the loop is closed, so nobody waits any more
 
     threading.Thread(target=work, name="perdure-tool", daemon=True).start()
     return await future

@@ -5,7 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 from typing_extensions import Unpack
 
@@ -25,6 +36,9 @@ from perdure.sdk.errors import DefinitionRefused
 from perdure.sdk.outputs import succeeded
 from perdure.sdk.threads import call
 
+if TYPE_CHECKING:
+    from perdure.sdk.run_once import OnUnknown
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -35,7 +49,6 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CONTEXT = "context"
 TIMEOUT = 120.0
 
-Unknowing: TypeAlias = Literal["fail", "retry"] | Callable[[ToolContext[Any], Any], Any]
 Failing: TypeAlias = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], str]
 OutputForm: TypeAlias = type[Any] | Mapping[str, Any] | Schema[Any]
 
@@ -55,7 +68,7 @@ class ToolOptions(TypedDict, total=False):
     strict: bool
     timeout: float | None
     idempotent: bool
-    on_unknown: Unknowing
+    on_unknown: OnUnknown
     on_failure: Failing
     background: bool
     defer_loading: bool
@@ -79,7 +92,7 @@ class Tool(Generic[P, R]):
         self, function: Callable[P, R], parameters: Any, options: ToolOptions, *, unpacks: bool
     ) -> None:
         self.function = function
-        self.name = options.get("name") or getattr(function, "__name__", "")
+        self.name: str = options.get("name") or getattr(function, "__name__", "")
         check_name(self.name, "tool")
         self.description = options.get("description") or _described(function)
         if not self.description:
@@ -100,7 +113,7 @@ class Tool(Generic[P, R]):
         if self.timeout is not None and not self.timeout > 0:
             raise DefinitionRefused(f"The tool {self.name}: timeout is in seconds, above zero, or None.")
         self.idempotent = options.get("idempotent", False)
-        self.on_unknown: Unknowing = options.get("on_unknown", "fail")
+        self.on_unknown: OnUnknown = options.get("on_unknown", "fail")
         if self.on_unknown == "retry" and not self.idempotent:
             raise DefinitionRefused(
                 f'The tool {self.name}: on_unknown="retry" may run a call twice, so it needs idempotent=True.'
@@ -129,7 +142,8 @@ class Tool(Generic[P, R]):
         extra = {CONTEXT: context} if self._takes_context else {}
         if isinstance(value, Arguments) and self._unpacks:
             return await call(lambda: value.call(self.function, **extra), self.function)
-        return await call(lambda: self.function(value, **extra), self.function)  # type: ignore[call-arg]
+        function: Callable[..., Any] = self.function
+        return await call(lambda: function(value, **extra), function)
 
     def result(self, value: Any) -> ToolResult:
         """What the function returned, as a result. Raises OutputInvalid, ValidatorFault."""
@@ -150,7 +164,7 @@ class Served(Protocol):
     @property
     def idempotent(self) -> bool: ...
     @property
-    def on_unknown(self) -> Unknowing: ...
+    def on_unknown(self) -> OnUnknown: ...
     @property
     def on_failure(self) -> Failing: ...
     @property
@@ -284,7 +298,7 @@ def tool(
         idempotent: running a call twice does no harm.
         on_unknown: what to do when a call was begun, by this process or another one, and its end is not
             known: "fail" tells the model so, "retry" runs it again and needs `idempotent`, and a function
-            of context and value finds out and returns the result.
+            gets the call and finds out: it returns a `ToolResult`, or `Retry()`.
         on_failure: what becomes of an exception: "report" tells the model that the tool failed and the name
             of the exception, "raise" ends the run with it, and a function of context and exception returns
             what to tell the model. `ToolError` always reaches the model with its message.
@@ -295,8 +309,6 @@ def tool(
     Raises:
         DefinitionRefused, FormRefused, SchemaRefused: at once, and with what is to be changed.
     """
-    if parameters is None and "parameters" in options:  # pragma: no cover - kept for `parameters=None`
-        options.pop("parameters")
     if function is None:
         return lambda decorated: Tool(decorated, parameters, options, unpacks=parameters is None)
     if not callable(function):

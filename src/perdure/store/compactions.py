@@ -56,9 +56,11 @@ class History:
 
 
 def record_compaction(
-    tx: Tx, lease: Lease, turn_id: str, compaction: Compaction, spent: Spent
+    tx: Tx, lease: Lease, turn_id: str, compaction: Compaction, spent: Spent, *, usage_known: bool = True
 ) -> tuple[TurnRow, Compaction]:
     """Compact the history of the running turn's agent, and charge the turn with what that cost.
+
+    usage_known: whether the provider told what every finished call of the summary used.
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
@@ -76,6 +78,8 @@ def record_compaction(
         compactions.insert().values(session_id=session.id, agent_id=turn.agent_id, **_plain(values))
     )
     turn = charge(session, turn, spent, tool_calls=0)
+    if not usage_known:
+        turn = session.update_turn(turn, usage=None, usage_unknown=True)
     session.save()
     return turn, Compaction(**values)
 
@@ -109,14 +113,21 @@ def list_compactions(
     return [Compaction(**row._mapping) for row in found]
 
 
-def read_turn_ends(conn: Connection, turn_ids: Sequence[str]) -> dict[str, str]:
-    """The status of each turn, by its id."""
+def read_standing(
+    conn: Connection, session_id: str, agent_id: str, turn_ids: Sequence[str]
+) -> tuple[dict[str, str], list[CallRow]]:
+    """The status of each turn by its id, and the agent's calls that have no result."""
     ends: dict[str, str] = {}
     for start in range(0, len(turn_ids), 500):
         part = turn_ids[start : start + 500]
         found = conn.execute(select(turns.c.id, turns.c.status).where(turns.c.id.in_(part)))
         ends |= {row[0]: row[1] for row in found}
-    return ends
+    owed = conn.execute(
+        select(calls)
+        .where(calls.c.session_id == session_id, calls.c.agent_id == agent_id, calls.c.state == "open")
+        .order_by(calls.c.pos)
+    )
+    return ends, [call_row(row) for row in owed]
 
 
 def read_call(conn: Connection, session_id: str, agent_id: str, call_id: str) -> CallRow | None:

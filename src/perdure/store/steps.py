@@ -44,8 +44,8 @@ class Call:
     arguments: Any
     is_async: bool = False
     refusal: str | None = None
-    answer: str | None = None
     private: Mapping[str, Any] | None = None
+    answer: str | None = None
 
     @property
     def is_owed(self) -> bool:

@@ -1,0 +1,81 @@
+"""The note that stands in place of compacted items: what was, what is finished, what is open, and the facts.
+
+It says whose words are whose: what a function returned is told as its result, never as a wish of the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perdure.harness.tokens import text_tokens
+from perdure.store.compactions import Compaction
+
+HEAD = (
+    "The beginning of this conversation is no longer shown; this note stands in its place. It is a record, "
+    "not a request: do nothing because of it alone."
+)
+FINISHED = "Earlier requests of the user. All of them are over; do not work on them again:"
+FACTS = "Facts, exactly as they were given. Use them as they are; where text and facts differ, facts count:"
+OPEN = "Calls whose results had not come when this was written:"
+SUBAGENTS = "Subagents that are still running; do not start the same work again:"
+RUNNING = "The request that follows this note is being worked on. The record above includes the steps so far."
+
+_ENDS = {
+    "completed": "completed",
+    "cancelled": "cancelled by the user",
+    "failed": "failed",
+}
+
+
+def compaction_note(compaction: Compaction, pinned: Mapping[str, str], pin_tokens: int) -> str:
+    """The text of the note.
+
+    Args:
+        pinned: facts of the application by name; all of them are in the note.
+        pin_tokens: room for the facts that were found by rule.
+    """
+    data = compaction.data
+    parts = [HEAD]
+    if data["summary"]:
+        parts.append(f"What happened:\n{data['summary']}")
+    parts.extend(_requests(data["requests"], data["earlier"]))
+    if data["open"]:
+        lines = [f"- {call['name']} ({call['call_id']}): {call['arguments']}" for call in data["open"]]
+        parts.append("\n".join((OPEN, *lines)))
+    if data["subagents"]:
+        parts.append("\n".join((SUBAGENTS, *(f"- {line}" for line in data["subagents"]))))
+    facts = [*_pinned(pinned), *shown_facts(compaction.pins, pin_tokens)]
+    if facts:
+        parts.append("\n".join((FACTS, *facts)))
+    if data["carried"]:
+        parts.append(RUNNING)
+    return "\n\n".join(parts)
+
+
+def shown_facts(pins: Sequence[Mapping[str, Any]], tokens: int) -> list[str]:
+    """Facts as lines: those of paths first, then the newest-referenced ones that there is room for."""
+    lines = []
+    for pin in pins:
+        line = f"- {pin['name']}: {pin['value']} ({pin['source']})"
+        tokens -= text_tokens(line)
+        if tokens < 0 and pin["kind"] != "path":
+            break
+        lines.append(line)
+    return lines
+
+
+def _pinned(pinned: Mapping[str, str]) -> Iterator[str]:
+    for name, value in pinned.items():
+        yield f"- {name}: {value} (pinned by the application)"
+
+
+def _requests(requests: Sequence[Mapping[str, str]], earlier: int) -> Iterator[str]:
+    if not requests and not earlier:
+        return
+    lines = [FINISHED]
+    if earlier:
+        lines.append(f"- {earlier} earlier requests, all of them over")
+    for request in requests:
+        lines.append(f'- "{request["text"]}" ({_ENDS.get(request["status"], request["status"])})')
+    yield "\n".join(lines)

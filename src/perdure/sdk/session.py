@@ -1,0 +1,347 @@
+"""One session: what an application says to it, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from perdure.sdk import links
+from perdure.sdk.actions import Action, Decision, answer_event
+from perdure.sdk.errors import SdkError, SessionBusy, ToolError
+from perdure.sdk.handoff import HandoffNote, HandoffRecord, Party, evidence_of, intent_of
+from perdure.sdk.picture import Picture
+from perdure.sdk.reading import SILENCE, Reader
+from perdure.sdk.requests import new_key, persistently
+from perdure.sdk.stream import RunStream, follow_from_start
+
+if TYPE_CHECKING:
+    from openai.types.beta.agent_session import AgentSession
+    from openai.types.beta.agent_session_item import AgentSessionItem
+    from openai.types.beta.agents.sessions.turn import Turn
+
+    from perdure.sdk.agent import Agent
+    from perdure.sdk.calls import CallPair
+    from perdure.sdk.context import ToolContext
+    from perdure.sdk.creation import Creation
+    from perdure.sdk.handoff import Handoff
+    from perdure.sdk.ledger import LedgerRecord
+    from perdure.sdk.ledger_edit import LedgerEdit
+    from perdure.sdk.leg import OnAction
+    from perdure.sdk.reconcile import Drift
+    from perdure.sdk.results import RunResult
+    from perdure.sdk.sessions import Sessions
+
+OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+Input: TypeAlias = str | Sequence[Mapping[str, Any]]
+"""Text, or user messages as the protocol has them."""
+
+
+class Session(Generic[OutputT_co]):
+    """A session of `Sessions`. Get one from `start` or `attach`.
+
+    Attributes:
+        sessions: where it lives.
+        agent: who answers, and whose functions answer its calls.
+        id: the session's id; None before the first run has created it.
+        ledger_type: what its ledger is typed by, if that was said.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        agent: Agent[OutputT_co],
+        session_id: str | None = None,
+        *,
+        creation: Creation | None = None,
+        ledger_type: Any = None,
+    ) -> None:
+        self.sessions = sessions
+        self.agent = agent
+        self.id = session_id
+        self.ledger_type = ledger_type
+        self._creation = creation
+        self._is_creating = False
+        self._is_known = False
+        self._has_ledger = False
+        self._handing_over = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id or 'not created yet'} of {self.agent.name}>"
+
+    def require_id(self) -> str:
+        """The id. Raises SdkError before the session exists."""
+        if self.id is None:
+            raise SdkError("The session does not exist yet; its first run creates it.")
+        return self.id
+
+    # ---- running
+
+    async def run(self, input: Input, *, on_action: OnAction | None = None) -> RunResult[OutputT_co]:
+        """Say something, answer the calls that follow, and return when the session has come to rest.
+
+        Args:
+            input: text, or messages with images. The session must be idle.
+            on_action: decides about approvals and other actions; without it they raise ActionRequired.
+
+        Raises:
+            SessionBusy: the session is not idle.
+            and what `RunStream.result` raises.
+        """
+        async with self.stream(input, on_action=on_action) as events:
+            return await events.result()
+
+    def stream(self, input: Input, *, on_action: OnAction | None = None) -> RunStream[OutputT_co]:
+        """The same as `run`, with the events on the way."""
+        if self.id is None:
+            if self._is_creating:
+                raise SessionBusy("", "being created")
+            self._is_creating = True
+            return RunStream(self, self._creating(input), on_action=on_action, catches_up=False)
+        return RunStream(self, self._saying(input), on_action=on_action, catches_up=False)
+
+    async def follow(self, *, on_action: OnAction | None = None) -> RunResult[OutputT_co]:
+        """Answer what is owed and follow the newest turn to its end, saying nothing.
+
+        For a session that is idle already it returns what its last turn came to.
+        """
+        async with self.follow_stream(on_action=on_action) as events:
+            return await events.result()
+
+    def follow_stream(self, *, on_action: OnAction | None = None) -> RunStream[OutputT_co]:
+        """The same as `follow`, with the events from now on."""
+        self.require_id()
+        return RunStream(self, follow_from_start, on_action=on_action, catches_up=True)
+
+    async def send(self, input: Input) -> None:
+        """Say something without waiting for an answer: it steers a running turn, or begins one."""
+        await self._submit({"type": "agent.session.input.message", "input": _messages(input)})
+
+    async def cancel(self) -> None:
+        """End the running turn; the session and what was done stay. Without a turn it does nothing."""
+        await self._submit({"type": "agent.session.input.cancel"})
+
+    async def answer(self, action: Action, decision: Decision) -> None:
+        """Answer an approval or a sign-in. Raises TypeError for a decision that does not fit."""
+        await self._submit(answer_event(action, decision))
+
+    # ---- reading
+
+    async def retrieve(self) -> AgentSession:
+        """The session as it is now, with `required_actions`: what is owed, and nothing else says so."""
+        session_id = self.require_id()
+        return await persistently(lambda: self.sessions.resource.retrieve(session_id), self.sessions.patience)
+
+    async def items(self) -> list[AgentSessionItem]:
+        """Every item of the main agent, oldest first."""
+        listed = self.sessions.resource.items.list(self.require_id(), order="asc", limit=100)
+        return [item async for item in listed]
+
+    async def delete(self) -> None:
+        """Delete the session. A cancel that is still settling is waited for."""
+        session_id = self.require_id()
+        await persistently(
+            lambda: self.sessions.resource.delete(session_id), self.sessions.patience, settles=True
+        )
+
+    async def ledger(self) -> LedgerRecord | None:
+        """The session's ledger as it was recorded last; None without one."""
+        return await (await self.sessions.journal()).ledger(self.require_id())
+
+    async def reconcile(self) -> list[Drift]:
+        """What does not fit between items, required actions, journal and ledger; empty when all agrees."""
+        from perdure.sdk.reconcile import read_session_async, reconcile
+
+        session_id = self.require_id()
+        journal = await self.sessions.journal()
+        facts = await read_session_async(self.sessions.client, session_id)
+        return reconcile(facts, await journal.ledger(session_id), await journal.calls(session_id))
+
+    # ---- for the modules beside this one
+
+    async def post(self, events: list[dict[str, Any]], key: str) -> None:
+        """Submit input events once."""
+        typed: Any = events
+        await self.sessions.resource.events.create(self.require_id(), events=typed, idempotency_key=key)
+
+    async def created(self, session: AgentSession) -> None:
+        """The session was seen: remember its id, and tie its ledger to it."""
+        from perdure.sdk.ledger import LEDGER_METADATA
+
+        self.id = session.id
+        if self._is_known:
+            return
+        if LEDGER_METADATA in session.metadata:
+            journal = await self.sessions.journal()
+            record = await journal.run(journal.journal.ledgers.adopt, session.id, session.metadata)
+            self._has_ledger = record is not None
+        self._is_known = True
+
+    async def ledger_edit(self) -> LedgerEdit[Any] | None:
+        """What a call may change of the ledger."""
+        if not self._has_ledger:
+            return None
+        journal = await self.sessions.journal()
+        return await journal.run(journal.journal.ledgers.edit, self.require_id(), self.ledger_type)
+
+    async def turn_ended(self, turn: Turn | None) -> None:
+        """Nothing more of a turn will be submitted."""
+        if turn is not None and self.sessions.has_journal:
+            await (await self.sessions.journal()).turn_ended(self.require_id(), turn.id)
+
+    async def run_linked(
+        self, agent: Agent[Any], text: str, context: ToolContext[Any], environment: Any
+    ) -> RunResult[Any]:
+        """Run another agent for a call of this session, in a session that belongs to the call."""
+        pair = context.pair
+        if context.is_repeat and (found := await self._linked("agent_tool", pair)) is not None:
+            return await self.sessions.attach(found, agent).follow()
+        linked = self.sessions.begin(
+            agent,
+            environment=environment,
+            metadata=links.backward("agent_tool", pair),
+            key=links.creation_key("agent_tool", pair),
+        )
+        return await linked.run(text)
+
+    async def hand_over(
+        self, handoff: Handoff[Any], context: ToolContext[Any], details: Any, note: HandoffNote
+    ) -> HandoffRecord:
+        """Begin the target's session and tie both together. Raises ToolError for a second one in a turn."""
+        pair = context.pair
+        async with self._handing_over:
+            metadata = (await self.retrieve()).metadata
+            if metadata.get(links.TO_TURN) == pair.turn_id and metadata.get(links.TO_CALL) != pair.call_id:
+                raise ToolError("The conversation has been handed over already, in this turn.")
+            record = HandoffRecord(
+                Party(self.agent.name, pair.session_id, pair.turn_id, pair.call_id),
+                Party(handoff.agent.name, ""),
+                intent_of(details, note, handoff),
+                evidence_of(details, note),
+                note.ids or await self._business_ids(),
+                details,
+            )
+            target = await self._linked("handoff", pair) if context.is_repeat else None
+            if target is None:
+                opening = record.as_json()
+                del opening["to"]["session_id"]
+                session = self.sessions.begin(
+                    handoff.agent,
+                    environment=handoff.environment,
+                    metadata=links.backward("handoff", pair),
+                    key=links.creation_key("handoff", pair),
+                    ledger=await self._carried_ledger(),
+                    ledger_type=self.ledger_type,
+                )
+                target = await session.create(handoff.opening(opening))
+            await self._update_metadata({**metadata, **links.forward(target, pair)})
+        return HandoffRecord(
+            record.source,
+            Party(handoff.agent.name, target),
+            record.intent,
+            record.evidence,
+            record.ids,
+            details,
+        )
+
+    async def create(self, input: Input) -> str:
+        """Create the session with its first input, without following it; returns the id."""
+        assert self._creation is not None
+        body, headers = await self._creation.request(_messages(input))
+        session: AgentSession = await persistently(
+            lambda: self.sessions.resource.create(**body, extra_headers=headers),
+            self.sessions.creation_patience,
+        )
+        await self.created(session)
+        return session.id
+
+    # ---- beginning a turn
+
+    def _creating(self, input: Input) -> Callable[[Picture, Reader], Callable[[], Awaitable[Any]]]:
+        def open_first(_: Picture, __: Reader) -> Callable[[], Awaitable[Any]]:
+            return first
+
+        async def first() -> Any:
+            from httpx2 import Timeout
+
+            assert self._creation is not None
+            body, headers = await self._creation.request(_messages(input))
+            try:
+                return await persistently(
+                    lambda: self.sessions.resource.create(
+                        **body,
+                        stream=True,
+                        stream_options={"include_obfuscation": False},
+                        extra_headers=headers,
+                        timeout=Timeout(SILENCE, connect=10.0),
+                    ),
+                    self.sessions.creation_patience,
+                )
+            except BaseException:
+                self._is_creating = False
+                raise
+
+        return open_first
+
+    def _saying(self, input: Input) -> Callable[[Picture, Reader], Callable[[], Awaitable[Any]]]:
+        key = new_key()
+        message = {"type": "agent.session.input.message", "input": _messages(input)}
+
+        def open_first(picture: Picture, reader: Reader) -> Callable[[], Awaitable[Any]]:
+            async def first() -> Any:
+                session_id = self.require_id()
+                # The stream first: what happens before a subscription is never told.
+                stream = await reader.open(session_id)
+                try:
+                    session, newest = await asyncio.gather(self.retrieve(), reader.newest_turn(session_id))
+                    if session.status != "idle":
+                        raise SessionBusy(session_id, session.status)
+                    await self.created(session)
+                    picture.begin_after(None if newest is None else newest.id)
+                    await persistently(lambda: self.post([message], key), self.sessions.patience)
+                except BaseException:
+                    with suppress(OSError):
+                        await stream.close()
+                    raise
+                return stream
+
+            return first
+
+        return open_first
+
+    async def _submit(self, event: dict[str, Any]) -> None:
+        key = new_key()
+        self.require_id()
+        await persistently(lambda: self.post([event], key), self.sessions.patience)
+
+    # ---- what ties sessions together
+
+    async def _linked(self, kind: links.Kind, pair: CallPair) -> str | None:
+        """The session that an earlier try of a call has begun."""
+        found = self.sessions.resource.list(metadata=links.backward(kind, pair), limit=1)
+        async for session in found:
+            return session.id
+        return None
+
+    async def _update_metadata(self, metadata: dict[str, str]) -> None:
+        session_id = self.require_id()
+        await persistently(
+            lambda: self.sessions.resource.update(session_id, metadata=metadata), self.sessions.patience
+        )
+
+    async def _business_ids(self) -> dict[str, Any]:
+        record = await self.ledger() if self._has_ledger else None
+        return {} if record is None else dict(record.value)
+
+    async def _carried_ledger(self) -> Any:
+        """The present ledger, as the first value of the next session's."""
+        record = await self.ledger() if self._has_ledger else None
+        return None if record is None else dict(record.value)
+
+
+def _messages(input: Input) -> list[dict[str, Any]]:
+    if isinstance(input, str):
+        return [{"role": "user", "content": [{"type": "input_text", "text": input}]}]
+    return [dict(message) for message in input]
