@@ -4,13 +4,14 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.crash.database import Storage
+from tests.crash.drive import write_config
 from tests.crash.forge import Forge, Foundry
 from tests.postgres import PostgresServer
 
-from .installation import Cluster
+from .installation import DRAIN, Cluster, settings_text
 from .story import StoryModel
 
 SEED = os.environ.get("PERDURE_SEED") or str(random.SystemRandom().randrange(1 << 30))
@@ -72,8 +73,15 @@ def make_cluster(
     dropped: list[Callable[[], None]] = []
 
     def make(
-        server: PostgresServer | None = None, *, nodes: int = 2, workers: int = 2, **settings: Any
+        server: PostgresServer | None = None,
+        *,
+        nodes: int = 2,
+        workers: int = 2,
+        top: str = "",
+        drain: float = DRAIN,
+        config: Path | None = None,
     ) -> Cluster:
+        """`top` is put before the tables of the settings; `config` are other settings altogether."""
         while len(forges) < nodes + workers:
             forges.append(foundry.forge())
         for forge in forges:
@@ -83,7 +91,8 @@ def make_cluster(
         url = server.create_database()
         dropped.append(lambda: server.drop_database(url))
         home = tmp_path / f"cluster-{len(dropped)}"
-        return Cluster(forges, model, home, url, nodes=nodes, workers=workers, **settings)
+        config = config or write_config(home, model, settings_text(top, drain))
+        return Cluster(forges, config, Storage(home / "data", url), model, nodes=nodes, workers=workers)
 
     yield make
     for forge in forges:

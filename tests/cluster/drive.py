@@ -29,8 +29,7 @@ class ClusterDrive(Drive):
     Args:
         faults: of the first node's processes, one after the other.
         worker_faults: of the first worker's.
-
-    `tended` says whether the first worker is started again when it has died.
+        tended: whether the first worker is started, and again when it has died.
     """
 
     def __init__(
@@ -39,12 +38,13 @@ class ClusterDrive(Drive):
         faults: Sequence[str] = (),
         worker_faults: Sequence[str] = (),
         *,
+        tended: bool = True,
         node_log: str = "",
         worker_log: str = "",
     ) -> None:
         self.cluster = cluster
         self.refused = 0
-        self.tended = True
+        self.tended = tended
         self._outage = False
         self._worker = cluster.workers[0]
         self._worker_faults = list(worker_faults)
@@ -109,6 +109,10 @@ class ClusterDrive(Drive):
         """What the newest stream has told so far."""
         return list(self._followers[-1].events)
 
+    def wait_stream_end(self) -> None:
+        """Return once the newest stream has ended."""
+        self._followers[-1].wait_end()
+
     def finish(self) -> None:
         """End all processes and keep what the streams told."""
         for part in self.cluster.parts:
@@ -145,7 +149,9 @@ class ClusterDrive(Drive):
     def _start(self) -> None:
         others = [node for node in self.cluster.nodes[1:] if not node.forge.is_running]
         with ThreadPoolExecutor(3) as pool:
-            starting = [pool.submit(self.revive), *(pool.submit(node.start) for node in others)]
+            starting = [pool.submit(node.start) for node in others]
+            if self.tended:
+                starting.append(pool.submit(self.revive))
             super()._start()
             for started in starting:
                 started.result()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+from openai import OpenAI
 from tests.crash.database import Storage
-from tests.crash.drive import DEADLINE, PAUSE, write_config
+from tests.crash.drive import DEADLINE, PAUSE
 from tests.crash.forge import Forge
 from tests.crash.model import Model
 from tests.postgres import PostgresServer
@@ -59,6 +60,10 @@ class Part:
     def api_key(self) -> str:
         return self.forge.api_key
 
+    def client(self) -> OpenAI:
+        """An official client of the node, which repeats nothing."""
+        return OpenAI(base_url=self.base_url, api_key=self.api_key, max_retries=0, timeout=DEADLINE)
+
     def start(self, **environ: str) -> None:
         """Start the process and wait until it is ready."""
         # The process that forks has its own, and what one order sets must not stay for the next.
@@ -101,21 +106,19 @@ class Cluster:
     def __init__(
         self,
         forges: Sequence[Forge],
+        config: Path,
+        storage: Storage,
         model: Model,
-        home: Path,
-        url: str,
         *,
         nodes: int,
         workers: int,
-        top: str = "",
-        drain: float = DRAIN,
     ) -> None:
         self.model = model
-        self.config = write_config(home, model, settings_text(top, drain))
-        self.storage = Storage(home / "data", url)
+        self.config = config
+        self.storage = storage
         self.nodes = [self._node(forges[number], number) for number in range(nodes)]
         self.workers = [
-            Part(f"worker {number}", forges[nodes + number], self.config, self.storage, ("worker",))
+            Part(f"worker {number}", forges[nodes + number], config, storage, ("worker",))
             for number in range(workers)
         ]
 
@@ -133,6 +136,11 @@ class Cluster:
         running = [part for part in self.parts if part.forge.is_running]
         with ThreadPoolExecutor(max(1, len(running))) as pool:
             list(pool.map(Part.stop, running))
+
+    def kill(self) -> None:
+        """Kill all processes that run."""
+        for part in self.parts:
+            part.kill()
 
     def bring_back(self, server: PostgresServer) -> None:
         """Let every node say that it is not ready, and start the database that was killed."""

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from openai import OpenAI
 from tests.crash.drive import DEADLINE
 from tests.crash.model import MODEL
 from tests.crash.scenario import check_scenario, kind_of, run_scenario, until_idle
@@ -57,8 +56,7 @@ def check_awakening(drive: ClusterDrive) -> None:
 
 def greet(cluster: Cluster) -> None:
     """A session that only the woken worker can run."""
-    node = cluster.nodes[0]
-    with OpenAI(base_url=node.base_url, api_key=node.api_key, max_retries=0, timeout=DEADLINE) as client:
+    with cluster.nodes[0].client() as client:
         agent: Any = {"model": MODEL}
         created = client.beta.agents.sessions.create(
             agent=agent, environment={"type": "none"}, input=GREETING, stream=True

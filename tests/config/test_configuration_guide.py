@@ -15,6 +15,7 @@ from perdure.config.settings import (
     SECTIONS,
     ConfigError,
     ModelSettings,
+    PriceSettings,
     ProviderSettings,
     Settings,
     load_settings,
@@ -26,6 +27,7 @@ TABLES: dict[str, type[BaseModel]] = {
     **{f"## `[{name}]`": model for name, model in SECTIONS.items()},
     "## `[[provider]]`": ProviderSettings,
     '### `[provider.model."name"]`': ModelSettings,
+    "## `[[price]]`": PriceSettings,
 }
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
@@ -44,7 +46,7 @@ def test_the_guide_lists_exactly_the_keys_of_each_table(heading: str) -> None:
 
 
 def test_the_guide_lists_exactly_the_keys_outside_the_tables() -> None:
-    expected = [key for key in known_keys(Settings) if key not in SECTIONS and key != "provider"]
+    expected = [key for key in known_keys(Settings) if key not in {*SECTIONS, "provider", "price"}]
     assert list(rows_below("## Top level")) == expected
 
 

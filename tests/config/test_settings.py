@@ -100,6 +100,12 @@ SAMPLES: dict[str, Any] = {
     "stream_buffer": 1 << 20,
     "max_body": 1 << 20,
     "model_result_bytes": 1 << 20,
+    "trigger": 0.5,
+    "keep": 0.5,
+    "default_window": 20_000,
+    "summary_model": "short",
+    "summary_tokens": 200,
+    "pin_paths": {"order": "$.order_id"},
 }
 
 
@@ -108,7 +114,9 @@ def test_every_key_of_every_section_can_be_set_in_the_file_and_in_the_environmen
     tmp_path: Path, section: str, key: str
 ) -> None:
     value = SAMPLES.get(key, 20)
-    from_file = load(tmp_path, f"[{section}]\n{key} = {json.dumps(value)}\n")
+    # An inline table of TOML is written like an object of JSON, but for its colons.
+    written = json.dumps(value).replace('": ', '" = ')
+    from_file = load(tmp_path, f"[{section}]\n{key} = {written}\n")
     assert getattr(getattr(from_file, section), key) == value
     text = value if isinstance(value, str) else json.dumps(value)
     from_env = load(tmp_path, "", {f"PERDURE_{section.upper()}_{key.upper()}": text})
@@ -171,7 +179,7 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         {"PERDURE_SERVER_MAX_BODY": "much", "PERDURE_LIMITS_SPEED": "9"},
     )
     assert found == {
-        "colour": "unknown key; allowed: api_key, bus, data_dir, database, database_connections, limits,"
+        "colour": "unknown key; allowed: api_key, bus, context, data_dir, database, database_connections, limits,"
         " log, provider, retry, server, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",

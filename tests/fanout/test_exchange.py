@@ -310,3 +310,18 @@ def test_a_reader_that_comes_while_another_one_reads_starts_where_that_one_is() 
         assert text_of(first) == text_of(second) == "onetwo and three"
 
     play(scene)
+
+
+def test_any_number_of_readers_that_come_at_once_are_told_to_the_others() -> None:
+    async def scene(fleet: Fleet) -> None:
+        other = fleet.nodes[1]
+        names = [f"sess_{number:024x}" for number in range(1000)]
+        readers = [other.hub.subscribe(name, obfuscate=False) for name in names]
+        await asyncio.gather(*(other.hub.ready(name) for name in names))
+        await asyncio.sleep(0.2)
+        told = [name for want in fleet.sent_of(Want) if want.new for name in want.session_ids]  # type: ignore[attr-defined]
+        assert sorted(told) == names
+        for reader in readers:
+            reader.close()
+
+    play(scene)

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "harness": frozenset({"wire", "schema", "config", "store", "models", "tools", "environments", "live"}),
     "work": frozenset({"harness", "store", "config"}),
     "api": EVERY - {"sdk", "cli"},
-    "sdk": frozenset({"wire", "schema"}),
+    "sdk": frozenset({"wire", "schema", "config", "api"}),
     "inspect": frozenset({"wire", "store"}),
     "cli": EVERY,
 }
@@ -46,9 +46,22 @@ def test_every_room_has_rules() -> None:
     assert set(MAY_IMPORT) == EVERY
 
 
-def test_the_package_itself_imports_no_room() -> None:
+def test_the_package_itself_shows_only_the_names_of_the_sdk() -> None:
     for module in PACKAGE.glob("*.py"):
-        assert list(imports_of(module.read_text("utf-8"), "perdure")) == []
+        assert {found.room for found in imports_of(module.read_text("utf-8"), "perdure")} <= {"sdk"}
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    code = "import sys, perdure; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert {name for name in loaded.split() if name.partition(".")[0] == "perdure"} == {"perdure"}
+
+
+def test_the_sdk_does_without_the_server_until_one_is_embedded() -> None:
+    code = "import sys; from perdure import Agent, Sessions, handoff, tool; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    heavy = {"openai", "httpx2", "fastapi", "sqlalchemy", "aiohttp", "pydantic", "perdure.api"}
+    assert heavy.isdisjoint(loaded.split())
 
 
 @pytest.mark.parametrize("module", [each for each in modules() if room_of(each)], ids=names)

@@ -109,7 +109,9 @@ def test_only_one_claims_an_unknown_call(open_journal: OpenJournal, pair: CallPa
     assert [type(each) for each in claimed] == [Fresh, Running]
 
 
-def test_who_was_taken_for_dead_gets_the_result_that_stands(open_journal: OpenJournal, pair: CallPair) -> None:
+def test_who_was_taken_for_dead_gets_the_result_that_stands(
+    open_journal: OpenJournal, pair: CallPair
+) -> None:
     one, other = open_journal(), open_journal()
     slow = begun_fresh(one, pair)
     one.abandon(slow)  # as a lease that has run out
@@ -185,7 +187,9 @@ def test_arguments_are_masked_before_they_are_recorded(open_journal: OpenJournal
     assert journal.calls("sess_1")[0]["arguments"] == {"masked": "arguments", "tool": "pay"}
 
 
-async def test_results_are_masked_when_their_turn_has_ended(open_journal: OpenJournal, pair: CallPair) -> None:
+async def test_results_are_masked_when_their_turn_has_ended(
+    open_journal: OpenJournal, pair: CallPair
+) -> None:
     journal = open_journal(redact=mask)
     journal.finish(begun_fresh(journal, pair), PAID)
     journal.turn_ended("sess_1", "turn_other")
@@ -306,9 +310,7 @@ async def test_a_function_runs_once_for_all_who_ask(open_journal: OpenJournal, p
         return PAID
 
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(run_once(journal.aio, pair, "pay", {}, run)) for journal in journals * 3
-        ]
+        tasks = [group.create_task(run_once(journal.aio, pair, "pay", {}, run)) for journal in journals * 3]
         while runs == 0:
             await asyncio.sleep(0.01)
         release.set()

@@ -117,7 +117,9 @@ def test_a_forked_child_is_another_owner_and_leaves_the_parents_alone(tmp_path: 
 
 def test_a_child_that_outlives_its_parent_keeps_no_lock(tmp_path: Path) -> None:
     location = str(tmp_path / "journal.db")
-    code = BEGIN.replace("sys.stdin.read()", "import os\nif os.fork() == 0:\n    sys.stdin.read()\nos._exit(0)")
+    code = BEGIN.replace(
+        "sys.stdin.read()", "import os\nif os.fork() == 0:\n    sys.stdin.read()\nos._exit(0)"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -43,7 +43,7 @@ class FakeProvider:
 
     It plays `plans` in order, or what the callable `planner` returns for a request; without either it
     repeats what the user said. A request that breaks a rule is answered with the provider's own error,
-    uses up no plan, and is told in `violations`.
+    uses up no plan, and is told in `violations`; one that is too large is counted in `overflows`.
 
     Args:
         api_key: expected key; None expects none.
@@ -66,6 +66,7 @@ class FakeProvider:
     ) -> None:
         self.requests: list[Recorded] = []
         self.violations: list[str] = []
+        self.overflows = 0
         self.planner = planner
         self.strict = strict
         self._plans = deque(plans)
@@ -167,6 +168,7 @@ class FakeProvider:
         if self._api_key is not None and not self.is_authorized(request.headers, self._api_key):
             return self._refuse(Refusal(401, "invalid_api_key", "Incorrect API key provided: wrong-***."))
         if len(data) > self._max_body:
+            self.overflows += 1
             return self._refuse(Refusal(413, None, "Request body is too large."))
         try:
             body = self.addressed(request, json.loads(data))
@@ -178,6 +180,7 @@ class FakeProvider:
             self.requests.append(recorded)
             self._arrival.notify_all()
         if len(data) // 4 > self._context_window:
+            self.overflows += 1
             message = (
                 f"Your input exceeds the context window of this model: it has {len(data) // 4} tokens,"
                 f" the maximum context length is {self._context_window} tokens."

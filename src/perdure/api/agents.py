@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
+from perdure.api.limits import configured_limits
 from perdure.api.routing import router
 from perdure.api.support import check_model, check_schemas
 from perdure.store.agents import (
@@ -24,6 +25,7 @@ from perdure.wire.agents import (
     resolve_create,
 )
 from perdure.wire.errors import NotFound
+from perdure.wire.limits import check_agent_limits
 from perdure.wire.pages import Page
 
 routes = router("/v1/agents", "agents")
@@ -33,6 +35,7 @@ routes = router("/v1/agents", "agents")
 async def create(services: UseServices, caller: UseCaller, key: UseKey, body: AgentCreate) -> Response:
     """Save an agent configuration."""
     check_model(services, resolve_create(body), "")
+    check_agent_limits(body.metadata, configured_limits(services))
     await check_schemas(body.tools, body.text, "")
     return json_response(await services.store.write(create_agent_once, key, caller.project_id, body), 201)
 
@@ -60,6 +63,7 @@ async def update(
     current = await services.store.read(read_settings, caller.project_id, agent_id)
     if current is None:
         raise NotFound()
+    check_agent_limits(body.metadata, configured_limits(services))
     # An update that touches neither is not held up by a model that is gone meanwhile.
     if body.model is not None or body.reasoning is not None:
         check_model(services, apply_update(current[1], body), "")

@@ -10,6 +10,7 @@ from perdure import __version__
 from perdure.api import (
     activity,
     agents,
+    context,
     errors,
     events,
     history,
@@ -37,7 +38,18 @@ def create_app(services: Services | None = None) -> FastAPI:
     errors.install(app)
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.
-    for module in (status, metrics, later, activity, replay_stream, events, history, sessions, agents):
+    for module in (
+        status,
+        metrics,
+        later,
+        activity,
+        context,
+        replay_stream,
+        events,
+        history,
+        sessions,
+        agents,
+    ):
         app.router.routes.extend(module.routes.routes)
     app.add_middleware(Gate)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -64,7 +64,8 @@ async def open_services(
                 fanout.published(session_id, epoch, seq, event)
             case Woken(session_id):
                 wake(session_id)
-                fanout.accepted(session_id)
+                if work is None or not work.owns(session_id):
+                    fanout.accepted(session_id)
             case Closed(session_id):
                 fanout.closed(session_id)
             case TurnEnded(status=status, code=code, active_us=active_us):

@@ -12,6 +12,7 @@ from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_res
 from perdure.api.creation_replay import replay_creation
 from perdure.api.errors import STREAM_RESPONSE
 from perdure.api.keyring import Caller
+from perdure.api.limits import check_priced, limit_rules
 from perdure.api.routing import router
 from perdure.api.services import Services
 from perdure.api.streams import EventStream, FirstTurnEnd, attach_to_new
@@ -57,7 +58,14 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Se
             await services.hub.ready(session_id)
             attach_to_new(services.hub, subscription)
         outcome, created = await services.store.write(
-            create_session_once, key, session_id, caller.project_id, body, name, settings
+            create_session_once,
+            key,
+            session_id,
+            caller.project_id,
+            body,
+            name,
+            settings,
+            limit_rules(services, caller),
         )
     except BaseException:
         if subscription is not None:
@@ -124,7 +132,14 @@ async def update(
             check_model(services, apply_session_update(current, body.agent), "agent.")
     check_review(body.review)
     return json_response(
-        await services.store.write(update_session_once, key, session_id, caller.project_id, body)
+        await services.store.write(
+            update_session_once,
+            key,
+            session_id,
+            caller.project_id,
+            body,
+            limit_rules(services, caller),
+        )
     )
 
 

@@ -45,7 +45,15 @@ class Capabilities(BaseModel):
 
 FEATURES = {
     "multi_agent": Feature(active=False, note="The setting is stored and echoed; no subagents are created."),
-    "compaction": Feature(active=False, note="The setting is stored and echoed; histories are sent whole."),
+    "compaction": Feature(
+        active=True,
+        note="What the model sees, and what each compaction dropped: "
+        "GET /perdure/v1/sessions/{session_id}/context.",
+    ),
+    "pinned_facts": Feature(
+        active=True,
+        note="Session metadata perdure.pin.<name> and perdure.pin_path.<name>; facts found by rule.",
+    ),
     "vaults": Feature(active=False, note="The routes are not served."),
     "automations": Feature(active=False, note="The routes are not served."),
     "artifacts": Feature(active=False, note="The routes are not served."),

@@ -35,7 +35,8 @@ commands = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help
 def create_key(
     project: Annotated[str, typer.Option(help="Project the key belongs to.")] = "default",
     scope: Annotated[
-        list[str] | None, typer.Option(help="read, write or metrics; repeat it. Without it: read and write.")
+        list[str] | None,
+        typer.Option(help="read, write, metrics or limits; repeat it. Without it: read and write."),
     ] = None,
     name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
     config: ConfigFile = None,

@@ -23,6 +23,7 @@ Source = Literal["default", "file", "env", "flag"]
 PREFIX = "PERDURE_"
 PROVIDERS_VARIABLE = "PERDURE_PROVIDERS"
 PROVIDER_PREFIX = "PERDURE_PROVIDER_"
+PRICES_VARIABLE = "PERDURE_PRICES"
 
 # Kubernetes sets such variables for a service that happens to be called "perdure-server".
 _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP)(_.*)?)")
@@ -88,6 +89,22 @@ def apply_environment(
                 layers.put(section, key, from_text(value, fields[key]), "env")
             else:
                 layers.problems.append(Problem(variable, unknown_key(key, fields)))
+
+
+def apply_prices(layers: Layers, environ: Mapping[str, str]) -> None:
+    """Lay `PERDURE_PRICES`, a JSON array of price tables, over those of the file."""
+    text = environ.get(PRICES_VARIABLE)
+    if not text:
+        return
+    try:
+        layers.put(None, "price", json.loads(text), "env")
+    except ValueError as error:
+        layers.problems.append(
+            Problem(
+                PRICES_VARIABLE,
+                f"is not valid JSON ({error}); allowed: an array of objects with the keys of [[price]]",
+            )
+        )
 
 
 def collect_providers(

@@ -142,6 +142,15 @@ class LoopMetrics:
             ("outcome",),
             registry=registry,
         )
+        self.cost = Counter(
+            "perdure_model_cost",
+            "What model calls cost by the configured prices, in units of the currency.",
+            (*model, "currency"),
+            registry=registry,
+        )
+        self.limits_hit = Counter(
+            "perdure_limits_hit", "Calls refused by a ceiling, by its name.", ("limit",), registry=registry
+        )
         self.turns_ended = Counter(
             "perdure_turns_ended", "Turns ended, with the error code of failed ones.", ("status", "code"),
             registry=registry,

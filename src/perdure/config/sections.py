@@ -24,6 +24,8 @@ def parse_size(value: Any) -> Any:
 
 Seconds = Annotated[float, Unit("seconds")]
 Bytes = Annotated[int, BeforeValidator(parse_size), Unit("bytes")]
+Most = int | None
+Amount = float | None
 
 
 class Section(BaseModel):
@@ -177,10 +179,34 @@ class RetrySettings(Section):
 class LimitSettings(Section):
     """`[limits]`: ceilings that refuse the next call."""
 
-    model_calls_per_turn: int = Field(100, ge=1, le=1_000_000)
-    """Most model calls of one turn."""
-    tool_calls_per_turn: int = Field(500, ge=1, le=1_000_000)
+    model_calls_per_turn: Most = Field(100, ge=1, le=1_000_000_000)
+    """Most model calls of one turn, repeated ones included."""
+    model_calls_per_session: Most = Field(None, ge=1, le=1_000_000_000)
+    """Most model calls of one session."""
+    tool_calls_per_turn: Most = Field(500, ge=1, le=1_000_000_000)
     """Most tool calls of one turn."""
+    tool_calls_per_session: Most = Field(None, ge=1, le=1_000_000_000)
+    """Most tool calls of one session."""
+    uncached_input_tokens_per_turn: Most = Field(10_000_000, ge=1, le=1_000_000_000_000)
+    """Most input tokens of one turn that no cache of the provider had."""
+    uncached_input_tokens_per_session: Most = Field(None, ge=1, le=1_000_000_000_000)
+    """Most input tokens of one session that no cache of the provider had."""
+    total_tokens_per_turn: Most = Field(None, ge=1, le=1_000_000_000_000)
+    """Most tokens of one turn, input and output, cached or not."""
+    total_tokens_per_session: Most = Field(None, ge=1, le=1_000_000_000_000)
+    """Most tokens of one session, input and output, cached or not."""
+    spend_per_turn: Amount = Field(None, gt=0, le=1_000_000_000)
+    """Most money of one turn, in the currency of the prices."""
+    spend_per_session: Amount = Field(None, gt=0, le=1_000_000_000)
+    """Most money of one session, in the currency of the prices."""
+    active_seconds_per_turn: Amount = Field(None, gt=0, le=1_000_000_000)
+    """Longest active time of one turn before the last model call; `work.turn_timeout` ends a turn in it."""
+    active_seconds_per_session: Amount = Field(None, gt=0, le=1_000_000_000)
+    """Longest active time of one session; waiting for the application does not count."""
+    repeated_calls: Most = Field(10, ge=1, le=1_000_000)
+    """Most calls in a row with the same tool, arguments and result."""
+    repeated_calls_any_result: Most = Field(30, ge=1, le=1_000_000)
+    """Most calls in a row with the same tool and arguments, whatever their results."""
     repaired_calls: int = Field(3, ge=0, le=1000)
     """Bad calls of one tool in a row that the server answers itself before a schema mismatch is passed on."""
     validate_arguments: bool = True

@@ -36,11 +36,13 @@ from perdure.config.layers import (
     Source,
     apply_environment,
     apply_file,
+    apply_prices,
     apply_provider_environment,
     collect_providers,
     mark_providers,
     read_file,
 )
+from perdure.config.prices import PriceSettings
 from perdure.config.problems import ConfigError, Problem, explain, key_path, unknown_key
 from perdure.config.providers import (
     BASE_URLS,
@@ -69,6 +71,7 @@ __all__ = [
     "LimitSettings",
     "LogSettings",
     "ModelSettings",
+    "PriceSettings",
     "Problem",
     "ProviderSettings",
     "RetrySettings",
@@ -122,6 +125,7 @@ class Settings(Section):
     context: ContextSettings = Field(default_factory=ContextSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     providers: tuple[ProviderSettings, ...] = Field((), alias="provider")
+    prices: tuple[PriceSettings, ...] = Field((), alias="price")
 
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
@@ -154,6 +158,16 @@ class Settings(Section):
     @classmethod
     def _check_api_key(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value is None else check_key(value)
+
+    @field_validator("prices")
+    @classmethod
+    def _check_currencies(cls, value: tuple[PriceSettings, ...]) -> tuple[PriceSettings, ...]:
+        currencies = sorted({price.currency for price in value})
+        if len(currencies) > 1:
+            raise ValueError(
+                f"prices are given in {' and '.join(currencies)}; allowed: one currency, so that costs add up"
+            )
+        return value
 
     @field_validator("providers")
     @classmethod
@@ -196,6 +210,8 @@ class Settings(Section):
                     describe_section(provider, f"provider.{provider.name}", self._sources)
                     for provider in self.providers
                 ]
+            elif name == "prices":
+                described["price"] = describe_value(value, "price", self._sources)
             else:
                 match name:
                     case "database":
@@ -233,7 +249,7 @@ def load_settings(
     top = {
         name: info
         for name, info in Settings.model_fields.items()
-        if name not in SECTIONS and name != "providers"
+        if name not in SECTIONS and name not in ("providers", "prices")
     }
     apply_environment(layers, environ, top, SECTIONS)
     for key, value in (overrides or {}).items():
@@ -241,6 +257,7 @@ def load_settings(
             section, _, name = key.rpartition(".")
             layers.put(section or None, name, value, "flag")
 
+    apply_prices(layers, environ)
     tables = collect_providers(layers, environ, document)
     if tables is None:
         tables = providers_from_environment(environ)
@@ -252,9 +269,10 @@ def load_settings(
             table.setdefault("base_url", BASE_URLS[table["protocol"]])
     _resolve_paths(layers, tables, environ, path)
 
-    if "providers" in layers.values:
-        layers.problems.append(Problem("providers", unknown_key("providers", ["provider"])))
-        del layers.values["providers"]
+    for plural, key in (("providers", "provider"), ("prices", "price")):
+        if plural in layers.values:
+            layers.problems.append(Problem(plural, unknown_key(plural, [key])))
+            del layers.values[plural]
     return _validate(layers, tables)
 
 

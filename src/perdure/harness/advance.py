@@ -16,9 +16,9 @@ from perdure.harness.deps import Deps
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.step import Step
 from perdure.store.boundary import Boundary, Failure, claim
+from perdure.store.compactions import load_history
 from perdure.store.engine import StoreError
 from perdure.store.handover import hand_back
-from perdure.store.history import load_items
 from perdure.store.locked import Fenced, SessionGone
 from perdure.store.steps import Spent, abandon_step
 
@@ -52,7 +52,8 @@ async def advance(
                 return
             # Everything there is; a kept conversation lacks only what the boundary brings.
             agent_id = boundary.config.agent.id
-            conversation = Conversation(await deps.store.read(load_items, session_id, agent_id))
+            history = await deps.store.read(load_history, session_id, agent_id)
+            conversation = Conversation(history.items, history.compaction)
         while boundary.state == "run" and not draining():
             conversation.update(boundary.items)
             boundary = await _step(deps, boundary, conversation, arrived)
@@ -61,11 +62,14 @@ async def advance(
         if boundary.state == "run":
             await deps.store.write(hand_back, session_id, owner)
     except Fenced:
+        deps.background.drop(session_id)
         deps.metrics.loop.writes_fenced.inc()
         log.info("session %s has another owner; stopping", session_id)
     except OwnershipLost:
+        deps.background.drop(session_id)
         log.info("session %s may have another owner; stopping", session_id)
     except SessionGone:
+        deps.background.drop(session_id)
         log.info("session %s is gone; stopping", session_id)
     finally:
         deps.metrics.loop.sessions_running.dec()

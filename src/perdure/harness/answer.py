@@ -7,10 +7,12 @@ is answered by the server with what is wrong, so that the model can repair it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.harness.conversation import Conversation
+from perdure.harness.excerpts import READ_RESULT
+from perdure.harness.leaks import read_leak
 from perdure.models.messages import CallDone, MessageDone, Native, ReasoningDone
 from perdure.schema.arguments import describe_fault, describe_problems, validator_for
 from perdure.schema.outputs import output_problems
@@ -24,7 +26,10 @@ Output = MessageDone | ReasoningDone | CallDone
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an answer is held against. `show_reasoning`: summaries become items."""
+    """What an answer is held against. `show_reasoning`: summaries become items.
+
+    `answers` are the results of calls that the server has made itself, by output number.
+    """
 
     show_reasoning: bool
     functions: Mapping[str, FunctionTool]
@@ -32,6 +37,7 @@ class Rules:
     validate_arguments: bool
     repaired_calls: int
     output_repairs: int
+    answers: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ def read_answer(
         history: the agent's items, to count earlier repairs of this turn.
     """
     has_calls = any(isinstance(output, CallDone) for output in finished)
+    if not has_calls and (leak := read_leak(finished, opened, rules.functions)) is not None:
+        return _repair_leak(leak, rules, history, turn_id)
     note, fault = (None, None) if has_calls else _judge_output(finished, rules, history, turn_id)
     written = [o for o in finished if isinstance(o, MessageDone) and (o.text or o.output in opened)]
     last_text = written[-1].output if written else -1
@@ -83,6 +91,18 @@ def read_answer(
                 outputs.append(_read_call(output, thought, rules, history, turn_id))
                 thought = []
     return Answer(tuple(outputs), ends_turn=not has_calls and note is None, fault=fault)
+
+
+def _repair_leak(leak: Sequence[Text | Call], rules: Rules, history: Conversation, turn_id: str) -> Answer:
+    """An answer that was a call written as text: it is asked for again, so many times."""
+    repaired = sum(1 for item in history.of_turn(turn_id) if (item.private or {}).get("leaked"))
+    if repaired < rules.repaired_calls:
+        return Answer(tuple(leak), ends_turn=False)
+    return Answer(
+        tuple(leak),
+        ends_turn=False,
+        fault="The model keeps writing calls as plain text, in the markup of a chat template.",
+    )
 
 
 def message_data(text: str, phase: str | None) -> dict[str, Any]:
@@ -127,6 +147,9 @@ def _read_call(
     else:
         arguments = parsed
     function = rules.functions.get(call.name)
+    answer = rules.answers.get(call.output) if function is None else None
+    if answer is not None or (function is None and call.name == READ_RESULT and refusal is not None):
+        return Call(call.name, arguments, False, refusal, _private(call.native, thought), answer)
     if function is None:
         refusal = _unknown_function(call.name, rules)
     elif refusal is None and rules.validate_arguments:
@@ -186,3 +209,8 @@ def _judge_output(
         "document that matches the schema, and nothing else.",
         None,
     )
+
+
+def functions_of(tools: Sequence[Any]) -> dict[str, FunctionTool]:
+    """The function tools of a configuration, by name."""
+    return {tool.name: tool for tool in tools if isinstance(tool, FunctionTool)}

@@ -9,17 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.harness.conversation import Conversation
-from perdure.harness.summary import Summary
 from perdure.store.rows import ItemRow
+from perdure.store.steps import Spent
 
 log = logging.getLogger(__name__)
 
 KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What asking for a summary came to.
+
+    `text` is None when there is none to use; `usage_known` is False when a provider did not tell what a
+    finished call used.
+    """
+
+    text: str | None
+    model: Mapping[str, str] | None
+    spent: Spent
+    usage_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

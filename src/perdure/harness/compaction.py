@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.harness.background import Background, Pending
+from perdure.harness.background import Background, Pending, Summary
 from perdure.harness.context import build_request, request_tokens
 from perdure.harness.conversation import Conversation
 from perdure.harness.cuts import Cut, find_cut, is_user_message, row_tokens
@@ -29,10 +29,10 @@ from perdure.harness.notes import compaction_note
 from perdure.harness.outline import outline
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.room import Room
-from perdure.harness.summary import Source, Summariser, Summary
-from perdure.harness.tokens import text_tokens
+from perdure.harness.summary import Source, Summariser
+from perdure.harness.tokens import fixed_tokens, text_tokens
 from perdure.models.errors import ModelError
-from perdure.models.messages import ModelRequest
+from perdure.models.messages import Finished, ModelRequest
 from perdure.models.registry import Resolved
 from perdure.store.boundary import Boundary, Failure
 from perdure.store.compactions import Compaction, read_standing, record_compaction
@@ -50,9 +50,7 @@ SQUEEZES = 4
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A cancel was accepted first; `spent` is what had been used by then."""
-
-    spent: Spent
+    """A cancel was accepted first."""
 
 
 class Compactor:
@@ -74,6 +72,8 @@ class Compactor:
         subagents: Sequence[str] = (),
     ) -> None:
         self.turn = turn
+        # What summaries cost that no compaction was charged with.
+        self.unsaved = NOTHING
         self._deps = deps
         self._boundary = boundary
         self._conversation = conversation
@@ -98,13 +98,13 @@ class Compactor:
             pending = None
         if self.size <= (room.begin if is_async else room.trigger):
             return None
-        if is_async and pending is None:
+        if is_async and pending is None and not self._conversation.beside_failed:
             pending = self._begin_beside()
         if self.size <= room.trigger:
             return None
         if pending is not None:
             if not await self._unless_cancelled(pending.task):
-                return Cancelled(NOTHING)
+                return Cancelled()
             await self._apply_pending(pending)
             if self.size <= room.trigger:
                 return None
@@ -131,6 +131,18 @@ class Compactor:
         return request_tokens(self.request, self._conversation, self._resolved)
 
     @property
+    def result_bytes(self) -> int:
+        """How much of one result the model is shown."""
+        return self._room.result_bytes
+
+    def learn(self, finished: Finished | None) -> None:
+        """Take in how many tokens the provider counted for `request`."""
+        if finished is not None and finished.usage is not None:
+            target = (self._resolved.provider, self._resolved.upstream)
+            estimate = fixed_tokens(self.request) + self._conversation.estimate
+            self._conversation.gauge.learn(estimate, finished.usage.input_tokens, target)
+
+    @property
     def _session_id(self) -> str:
         return self.turn.session_id
 
@@ -144,9 +156,11 @@ class Compactor:
                 continue
             summary = Summary(None, None, NOTHING)
             if by_model:
-                task = asyncio.ensure_future(self._summariser(cut.prefix).run())
+                summariser = self._summariser(cut.prefix)
+                task = asyncio.ensure_future(summariser.run())
                 if not await self._unless_cancelled(task):
-                    return Cancelled(NOTHING)
+                    self.unsaved = self.unsaved + summariser.spent
+                    return Cancelled()
                 summary = task.result()
                 by_model = summary.text is not None
             await self._apply(cut, summary)
@@ -178,15 +192,16 @@ class Compactor:
     async def _unless_cancelled(self, task: asyncio.Future[Summary]) -> bool:
         """Wait for a summary; False when a cancel was accepted first, and then it is not written on."""
         watching = asyncio.ensure_future(self._cancelled())
+        both: set[asyncio.Future[Any]] = {task, watching}
         try:
-            await asyncio.wait({task, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 watching.result()
             return task.done()
         finally:
-            for each in (task, watching):
+            for each in both:
                 each.cancel()
-            await asyncio.gather(task, watching, return_exceptions=True)
+            await asyncio.gather(*both, return_exceptions=True)
 
     # ---- compacting beside the turn
 
@@ -209,8 +224,12 @@ class Compactor:
             log.warning("writing a summary of session %s failed", self._session_id, exc_info=error)
             return
         summary = pending.task.result()
-        if summary.text is None and self.size <= self._room.trigger:
-            return  # there is still room: the next boundary begins another one
+        if summary.text is None:
+            # While there is room the old view is as good; and nobody is asked again in vain.
+            self._conversation.beside_failed = True
+            if self.size <= self._room.trigger:
+                self.unsaved = self.unsaved + summary.spent
+                return
         await self._apply(self._cut_of(pending.prefix), summary)
 
     # ---- one compaction
@@ -232,7 +251,16 @@ class Compactor:
     def _summariser(self, prefix: tuple[ItemRow, ...]) -> Summariser:
         conversation = self._conversation
         note = conversation.note(pinned_facts(self._boundary.metadata), self._room.pins)
-        source = Source(prefix, note, self.turn, self.request, self._resolved, conversation.images_from)
+        target = (self._resolved.provider, self._resolved.upstream)
+        source = Source(
+            prefix,
+            note,
+            self.turn,
+            self.request,
+            self._resolved,
+            conversation.images_from,
+            conversation.gauge.factor_for(target),
+        )
         return Summariser(self._deps, source)
 
     async def _apply(self, cut: Cut, summary: Summary) -> None:
@@ -262,6 +290,7 @@ class Compactor:
         note = text_tokens(compaction_note(compaction, pinned, room.pins))
         if note >= gone:
             log.info("a compaction of session %s would not shrink it", self._session_id)
+            self.unsaved = self.unsaved + summary.spent
             return
         before = self.size
         tokens = {"before": before, "after": before - gone + note, "reported": conversation.gauge.reported}
@@ -272,9 +301,10 @@ class Compactor:
             self._boundary.lease,
             self.turn.id,
             replace(compaction, tokens=tokens),
-            summary.spent,
+            self.unsaved + summary.spent,
             usage_known=summary.usage_known,
         )
+        self.unsaved = NOTHING
         conversation.compact(recorded)
         self._boundary = replace(self._boundary, turn=self.turn)
         self._refresh()

@@ -39,6 +39,8 @@ class Conversation:
         self.gauge = Gauge()
         # How often the provider refused the conversation as too large.
         self.tightness = 0
+        # Whether no model could write a summary beside a turn since the last compaction.
+        self.beside_failed = False
         # Tokens of the entries last built, estimated.
         self.estimate = 0
         # Whether one of them shows a result in part.
@@ -50,6 +52,11 @@ class Conversation:
         self._images_from: ImagePlace = (0, 0)
         self.size = 0
         self._add(items)
+
+    @property
+    def images_from(self) -> ImagePlace:
+        """The first image that is shown; older ones are told in words."""
+        return self._images_from
 
     @property
     def rows(self) -> Sequence[ItemRow]:
@@ -68,6 +75,7 @@ class Conversation:
         self.compaction = compaction
         self._rows, self._places, self._images, self.size = [], {}, {}, 0
         self._finished = None
+        self.beside_failed = False
         self._add(rows)
 
     def of_turn(self, turn_id: str) -> list[ItemRow]:
@@ -149,11 +157,10 @@ class Conversation:
     def _choose_images(self, room: Room) -> None:
         """Show fewer images once they are too many or too large; the newest one is always shown."""
         shown = [size for place, size in self._images.items() if place >= self._images_from]
-        if len(shown) <= max(1, room.image_count) and sum(shown) <= room.image_bytes or len(shown) < 2:
+        if len(shown) < 2 or (len(shown) <= room.image_count and sum(shown) <= room.image_bytes):
             return
-        count, size = 0, 0
-        for place in sorted(self._images, reverse=True):
-            count += 1
+        size = 0
+        for count, place in enumerate(sorted(self._images, reverse=True), 1):
             size += self._images[place]
             if count > 1 and (
                 count > room.image_count // IMAGES_KEPT or size > room.image_bytes // IMAGES_KEPT

@@ -30,7 +30,7 @@ def find_cut(rows: Sequence[ItemRow], running_turn: str, keep: int, result_bytes
     word for word.
     """
     places = cut_places(rows)
-    last = _last_place(rows, places)
+    last = _last_place(rows, places, running_turn)
     sizes = [row_tokens(row, result_bytes) for row in rows]
     best = None
     tail = sum(sizes[last:])
@@ -98,12 +98,12 @@ def is_user_message(row: ItemRow) -> bool:
     return row.type == "message" and row.data["role"] == "user"
 
 
-def _last_place(rows: Sequence[ItemRow], places: Sequence[int]) -> int:
-    """Where the newest step begins, or the input that no step has followed."""
+def _last_place(rows: Sequence[ItemRow], places: Sequence[int], running_turn: str) -> int:
+    """Where the newest step begins whose results no model has seen, or the input behind it."""
     last = len(rows)
     while last > 0 and rows[last - 1].step is None and _is_input(rows[last - 1]):
         last -= 1
-    if last == len(rows) and rows:
+    if last > 0 and (last == len(rows) or rows[last - 1].turn_id == running_turn):
         last -= 1
     return max((place for place in places if place <= last), default=0)
 
@@ -117,5 +117,3 @@ def _content(parts: Sequence[dict[str, str]], result_bytes: int | None) -> int:
     if result_bytes is not None:
         texts = min(texts, result_bytes // 4)
     return texts + sum(IMAGE for part in parts if part["type"] == "input_image")
-
-

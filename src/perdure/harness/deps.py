@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from perdure.config.metrics import Metrics
 from perdure.config.settings import Settings
+from perdure.harness.background import Background
 from perdure.harness.conversations import Conversations
 from perdure.harness.ownership import Ownership, Unending
+from perdure.harness.room import Windows
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
 from perdure.store.engine import Store
@@ -24,6 +26,8 @@ class Deps:
     registry: Registry
     model_calls: asyncio.Semaphore
     conversations: Conversations = field(default_factory=Conversations)
+    background: Background = field(default_factory=Background)
+    windows: Windows = field(default_factory=Windows)
     metrics: Metrics = field(default_factory=Metrics)
     ownership: Ownership = field(default_factory=lambda: Unending("worker"))
 

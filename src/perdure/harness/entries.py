@@ -150,6 +150,8 @@ class _Builder:
 
     def _is_shown(self, row: ItemRow, closing: bool) -> bool:
         match row.type:
+            case "message" if (row.private or {}).get("leaked"):
+                return False  # markup of a call that stands behind it as a refused one
             case "message":
                 text = any(part["text"] for part in row.data["content"])
                 return text and (row.status == "completed" or (row.status == "incomplete" and closing))

@@ -38,8 +38,12 @@ _MONEY_FIELD = re.compile(
     r"|[a-z](?:Amount|Total|Price|Cost|Fee|Balance)$",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"(?<![\w/.-])(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Z][A-Z0-9]{0,9}(?:-[A-Z0-9]{1,12}){1,3}(?![\w-])")
-_AMOUNT = re.compile(r"(?<![\w.,-])(?:[€$£¥]\s?)?\d{1,3}(?:,\d{3})*\.\d{2}(?:\s?(?:EUR|USD|GBP|CHF|€))?(?![\w])")
+_CODE = re.compile(
+    r"(?<![\w/.-])(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Z][A-Z0-9]{0,9}(?:-[A-Z0-9]{1,12}){1,3}(?![\w-])"
+)
+_AMOUNT = re.compile(
+    r"(?<![\w.,-])(?:[€$£¥]\s?)?\d{1,3}(?:,\d{3})*\.\d{2}(?:\s?(?:EUR|USD|GBP|CHF|€))?(?![\w])"
+)
 
 Fact = dict[str, Any]
 
@@ -88,8 +92,8 @@ def _found_in(
         case "message" if is_user_message(row):
             text = "\n".join(part["text"] for part in row.data["content"] if "text" in part)[:MOST_TEXT]
             for pattern, label in ((_CODE, "code"), (_AMOUNT, "amount")):
-                for found in list(pattern.finditer(text))[:MOST_OF_ONE]:
-                    yield label, found[0], "said by the user", "rule"
+                for match in list(pattern.finditer(text))[:MOST_OF_ONE]:
+                    yield label, match[0], "said by the user", "rule"
         case "function_call":
             source = f"argument of {row.data['name']}"
             for name, value in _fields(row.data["arguments"]):
@@ -140,7 +144,7 @@ def _parsed(output: Any) -> Any:
     """The JSON of a result's text, numbers as they are written; None for what is no JSON."""
     if isinstance(output, list):
         output = "".join(part["text"] for part in output if "text" in part)
-    if not isinstance(output, str) or len(output) > MOST_TEXT or not output.lstrip()[:1] in ("{", "["):
+    if not isinstance(output, str) or len(output) > MOST_TEXT or output.lstrip()[:1] not in ("{", "["):
         return None
     try:
         # As texts, because 129.90 would come back as 129.9.

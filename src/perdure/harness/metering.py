@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from perdure.config.metrics import LoopMetrics, ModelLabels
+from perdure.config.prices import NANO, PriceSettings
 from perdure.models.errors import ModelError
 from perdure.models.registry import Resolved
 from perdure.wire.usage import TokenUsage
@@ -47,12 +48,24 @@ class Meter:
             # A provider may count apart what others count as a part.
             self._loop.tokens.labels(self._model.provider, self._model.model, kind).inc(max(tokens, 0))
 
+    def cost(self, known: tuple[PriceSettings, int] | None) -> None:
+        """What the call has cost by its price, in billionths of the currency's unit."""
+        if known is not None:
+            price, cost = known
+            self._loop.cost.labels(self._model.provider, self._model.model, price.currency).inc(cost / NANO)
+
     def ended(self, outcome: str, code: str = "") -> None:
         model = self._model
         self._loop.model_calls.labels(model.provider, model.model, outcome, code).inc()
         self._loop.model_call_duration.labels(model.provider, model.model).observe(
             time.monotonic() - self._began
         )
+
+
+def count_retry(loop: LoopMetrics, resolved: Resolved, error: ModelError) -> None:
+    """Count a call that failed and is to be made again."""
+    model = loop.labels_of(resolved.provider, resolved.upstream)
+    loop.retries.labels(model.provider, model.model, error.code).inc()
 
 
 @asynccontextmanager

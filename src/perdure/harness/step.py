@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any
 
 from perdure.config.faults import reach
-from perdure.harness.answer import Output, Rules, message_data, read_answer, reasoning_data
+from perdure.harness.answer import Rules, functions_of, read_answer
+from perdure.harness.attempt import NOTHING_SPENT, Attempt, Writing
 from perdure.harness.checks import check_request
-from perdure.harness.context import build_request
+from perdure.harness.compaction import Cancelled, Compactor
 from perdure.harness.conversation import Conversation
 from perdure.harness.deps import Deps
-from perdure.harness.limits import exceeded
-from perdure.harness.metering import Meter, metered_call
+from perdure.harness.limits import before_call, before_tools, refuse_calls
+from perdure.harness.metering import Meter, count_retry, metered_call
 from perdure.harness.ownership import OwnershipLost
-from perdure.live.hub import LiveItem
+from perdure.harness.reading import read_parts
+from perdure.harness.retrying import is_too_large, retry_delay
+from perdure.harness.spending import CallRecord, ceilings_at, count_hit, price_of
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
     CallDone,
@@ -38,58 +37,25 @@ from perdure.models.messages import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    UsageTold,
 )
 from perdure.models.registry import Resolved, UnknownModel
-from perdure.store.boundary import Boundary, Failure
-from perdure.store.rows import ItemRow, TurnRow
+from perdure.store.boundary import Boundary, Ending, Failure
+from perdure.store.rows import TurnRow
 from perdure.store.sessions import cancel_requested
-from perdure.store.steps import Call, Spent, Text, abandon_step, checkpoint_item, commit_step, open_item
-from perdure.wire.tools import FunctionTool
+from perdure.store.spending import read_spending
+from perdure.store.steps import (
+    Call,
+    abandon_step,
+    charge_call,
+    checkpoint_item,
+    commit_step,
+    open_item,
+)
 
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 0.5
-NOTHING_SPENT = Spent(None, 0, 0)
-
-
-@dataclass(slots=True)
-class Writing:
-    """An item in progress: its row, and the text that readers have seen."""
-
-    row: ItemRow
-    live: LiveItem
-    saved_at: float
-
-    def data(self) -> dict[str, Any]:
-        texts = self.live.texts()
-        if self.row.type == "message":
-            return message_data("".join(texts), None) if texts else dict(self.row.data)
-        return reasoning_data(texts)
-
-
-@dataclass(slots=True)
-class Attempt:
-    """What one call of the model has produced so far."""
-
-    turn: TurnRow
-    number: int
-    began: float = field(default_factory=time.monotonic)
-    # What earlier attempts of the step cost that showed nothing and so wrote nothing.
-    before: Spent = NOTHING_SPENT
-    writing: dict[int, Writing] = field(default_factory=dict)
-    outputs: list[Output] = field(default_factory=list)
-    finished: Finished | None = None
-
-    def partial(self) -> list[Text]:
-        return [
-            Text("message" if w.row.type == "message" else "reasoning", w.data(), w.row)
-            for w in self.writing.values()
-        ]
-
-    def spent(self, *, model_calls: int = 1) -> Spent:
-        usage = None if self.finished is None else self.finished.usage
-        active_us = int((time.monotonic() - self.began) * 1e6)
-        return Spent(usage, self.before.active_us + active_us, self.before.model_calls + model_calls)
 
 
 class Step:
@@ -106,6 +72,7 @@ class Step:
         self._conversation = conversation
         self._arrived = arrived
         self._unsaved = NOTHING_SPENT
+        self._tally = boundary.spent
 
     async def run(self) -> Boundary:
         """Make the step and pass the boundary behind it.
@@ -119,40 +86,62 @@ class Step:
         except UnknownModel as error:
             failure = Failure("resource_not_found", str(error))
             return await self._fail(Attempt(self._turn, self._turn.model_calls), failure, model_calls=0)
-        request = build_request(self._boundary, self._conversation, resolved, self._deps.settings)
-        check_request(request, self._conversation.checked)
+        refused = self._refused(resolved)
+        if refused is not None:
+            return await self._fail(Attempt(self._turn, self._turn.model_calls), refused, model_calls=0)
+        compactor = self._compactor(resolved)
+        made = await compactor.make_room()
         waited = 0.0
-        for tries in range(1, self._deps.settings.retry.attempts + 1):
+        tries = 0
+        smaller = False
+        while True:
+            await self._go_on_from(compactor.turn)
+            self._unsaved += compactor.unsaved
+            compactor.unsaved = NOTHING_SPENT
+            if made is not None:
+                return await self._give_up(made)
+            request = compactor.request
+            check_request(request, self._conversation.checked)
             attempt = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
-            limits = exceeded(self._turn, self._deps.settings, self._unsaved)
-            if limits is not None:
-                return await self._fail(attempt, limits, model_calls=0)
+            refused = self._refused(resolved)
+            if refused is not None:
+                return await self._fail(attempt, refused, model_calls=0)
+            name = self._boundary.turn_config.settings.model
+            attempt.call = CallRecord.of(self._deps, resolved, request, name)
             try:
                 if not await self._stream(attempt, resolved, request):
                     return await self._abandon(attempt, None)
-                return await self._commit(attempt)
+                compactor.learn(attempt.finished)
+                return await self._commit(attempt, compactor.result_bytes)
             except ModelError as error:
-                delay = self._delay(error, tries)
+                if is_too_large(error) and not smaller and not attempt.writing:
+                    smaller = True
+                    compactor.turn = await self._charge(attempt, error.code)
+                    made = await compactor.make_smaller(error)
+                    continue
+                tries += 1
                 retry = self._deps.settings.retry
+                delay = retry_delay(error, tries, retry)
                 final = not error.retryable or tries == retry.attempts or waited + delay > retry.give_up_after
                 if final:
                     return await self._fail(attempt, Failure(error.code, error.message))
-                self._count_retry(resolved, error)
+                count_retry(self._deps.metrics.loop, resolved, error)
                 log.info("model call failed, retrying in %.1f s: %s", delay, error.message)
                 waited += delay
                 shown = bool(attempt.writing)
                 if shown:
                     # What was seen is closed; the repeated answer comes as new items.
-                    boundary = await self._abandon(attempt, None)
+                    boundary = await self._abandon(attempt, None, error.code)
                     if boundary.state != "run" or boundary.turn is None or boundary.turn.id != self._turn.id:
                         return boundary
                     self._conversation.update(boundary.items)
                     self._turn = boundary.turn
                     self._boundary = boundary
+                    self._tally = boundary.spent
                     self._unsaved = NOTHING_SPENT
-                    request = build_request(boundary, self._conversation, resolved, self._deps.settings)
+                    compactor = self._compactor(resolved)
                 else:
-                    self._unsaved = attempt.spent()
+                    compactor.turn = await self._charge(attempt, error.code)
                 if await self._cancelled_within(delay):
                     nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
                     return await self._abandon(nothing, None, model_calls=0)
@@ -160,7 +149,51 @@ class Step:
                 seconds = int(self._deps.settings.work.turn_timeout)
                 text = f"The turn was active for longer than {seconds} seconds."
                 return await self._fail(attempt, Failure("request_timeout", text))
-        raise AssertionError("the last attempt returns")
+
+    def _compactor(self, resolved: Resolved) -> Compactor:
+        return Compactor(
+            self._deps, self._boundary, self._turn, self._conversation, resolved, self._cancel_accepted
+        )
+
+    async def _give_up(self, made: Failure | Cancelled) -> Boundary:
+        """End a step for which no request could be made."""
+        nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
+        return await self._abandon(nothing, None if isinstance(made, Cancelled) else made, model_calls=0)
+
+    # ---- what is spent
+
+    def _refused(self, resolved: Resolved) -> Failure | None:
+        """Why the next call may not be made, if a ceiling refuses it."""
+        name = self._boundary.turn_config.settings.model
+        price = price_of(self._deps, resolved, name)
+        hit = before_call(
+            self._turn,
+            self._tally,
+            ceilings_at(self._deps, self._boundary),
+            model=name,
+            currency=None if price is None else price.currency,
+        )
+        if hit is not None:
+            return count_hit(self._deps, hit)
+        seconds = self._deps.settings.work.turn_timeout
+        if self._turn.active_us + self._unsaved.active_us < seconds * 1e6:
+            return None
+        return Failure("request_timeout", f"The turn was active for longer than {int(seconds)} seconds.")
+
+    async def _charge(self, attempt: Attempt, outcome: str) -> TurnRow:
+        """Charge the turn with a call that showed nothing, before it is made again."""
+        self._check_ownership()
+        spent = attempt.spent(outcome)
+        self._turn, self._tally = await self._deps.store.write(charge_call, self._lease, self._turn.id, spent)
+        self._unsaved = NOTHING_SPENT
+        return self._turn
+
+    async def _go_on_from(self, turn: TurnRow) -> None:
+        """Take the turn as a compaction left it, which has spent something."""
+        if turn is not self._turn:
+            self._turn = turn
+            found = await self._deps.store.read(read_spending, turn.session_id, turn.id)
+            self._tally = found.tally
 
     # ---- the model call
 
@@ -184,20 +217,31 @@ class Step:
         """Read the answer once a model call may start; waiting for that is not active time."""
         async with metered_call(self._deps.metrics.loop, self._deps.model_calls, resolved) as meter:
             self._check_ownership()
+            assert attempt.call is not None
             attempt.began = time.monotonic()
+            attempt.call.begin()
             spent = self._turn.active_us + self._unsaved.active_us
             remaining = self._deps.settings.work.turn_timeout - spent / 1e6
-            async with asyncio.timeout(max(remaining, 0.001)):
-                await self._read(attempt, resolved, request, meter)
+            try:
+                async with asyncio.timeout(max(remaining, 0.001)):
+                    await self._read(attempt, attempt.call, resolved, meter)
+            finally:
+                meter.used(attempt.call.usage)
+                meter.cost(attempt.call.cost)
 
-    async def _read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest, meter: Meter) -> None:
+    async def _read(self, attempt: Attempt, call: CallRecord, resolved: Resolved, meter: Meter) -> None:
+        request = call.request
         async with aclosing(resolved.model.stream(request)) as events:
             reach("model:before-call")
             async for event in events:
                 self._check_ownership()
+                if event.__class__ is UsageTold:
+                    call.tell(event)
+                    continue
                 if not attempt.writing and not attempt.outputs:
                     reach("model:first-output")
                     meter.output()
+                    call.output()
                 match event:
                     case TextDelta():
                         writing = attempt.writing.get(event.output)
@@ -217,7 +261,7 @@ class Step:
                         attempt.outputs.append(event)
                     case Finished():
                         attempt.finished = event
-                        meter.used(event.usage)
+                        call.tell(event)
         reach("model:after-call")
         if attempt.finished is None:
             raise ModelError("connection_failed", "The model's answer ended early.", retryable=True)
@@ -276,62 +320,67 @@ class Step:
         if not self._deps.ownership.alive():
             raise OwnershipLost
 
-    def _count_retry(self, resolved: Resolved, error: ModelError) -> None:
-        loop = self._deps.metrics.loop
-        model = loop.labels_of(resolved.provider, resolved.upstream)
-        loop.retries.labels(model.provider, model.model, error.code).inc()
-
-    def _delay(self, error: ModelError, tries: int) -> float:
-        retry = self._deps.settings.retry
-        backoff: float = min(retry.max_delay, retry.base_delay * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
-        return backoff if error.retry_after is None else max(error.retry_after, backoff)
-
     # ---- the transactions that end a step
 
-    async def _commit(self, attempt: Attempt) -> Boundary:
+    async def _commit(self, attempt: Attempt, result_bytes: int) -> Boundary:
         answer = read_answer(
             attempt.outputs,
             {output: writing.row for output, writing in attempt.writing.items()},
-            self._rules(),
+            await self._rules(attempt, result_bytes),
             self._conversation,
             self._turn.id,
         )
+        outputs = answer.outputs
+        ending: Ending | None = "completed" if answer.ends_turn else None
+        if answer.fault is not None:
+            ending = Failure("server_error", answer.fault)
+        calls = [output for output in outputs if isinstance(output, Call)]
+        ceilings = ceilings_at(self._deps, self._boundary)
+        hit = before_tools(self._turn, self._tally, ceilings, calls, self._conversation.rows)
+        if hit is not None:
+            outputs, ending = refuse_calls(outputs, hit), count_hit(self._deps, hit)
         self._check_ownership()
         boundary = await self._deps.store.write(
             commit_step,
             self._lease,
             self._turn.id,
             attempt.number,
-            answer.outputs,
-            attempt.spent(),
-            ending=Failure("server_error", answer.fault)
-            if answer.fault is not None
-            else ("completed" if answer.ends_turn else None),
+            outputs,
+            attempt.spent("ok"),
+            ending=ending,
             call_timeout_us=self._deps.call_timeout_us,
         )
-        for output in answer.outputs:
+        for output in outputs:
             if isinstance(output, Call):
-                outcome = "announced" if output.refusal is None else "refused"
+                outcome = "announced" if output.is_owed else "refused"
                 self._deps.metrics.loop.tool_calls.labels(outcome).inc()
         return boundary
 
     async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:
-        return await self._abandon(attempt, failure, model_calls=model_calls)
+        return await self._abandon(attempt, failure, failure.code, model_calls=model_calls)
 
-    async def _abandon(self, attempt: Attempt, failure: Failure | None, *, model_calls: int = 1) -> Boundary:
+    async def _abandon(
+        self,
+        attempt: Attempt,
+        failure: Failure | None,
+        outcome: str = "cancelled",
+        *,
+        model_calls: int = 1,
+    ) -> Boundary:
         self._check_ownership()
         return await self._deps.store.write(
             abandon_step,
             self._lease,
             self._turn.id,
             attempt.partial(),
-            attempt.spent(model_calls=model_calls),
+            attempt.spent(outcome, model_calls=model_calls),
             failure=failure,
             call_timeout_us=self._deps.call_timeout_us,
         )
 
-    def _rules(self) -> Rules:
+    async def _rules(self, attempt: Attempt, result_bytes: int) -> Rules:
         limits = self._deps.settings.limits
+        calls = [output for output in attempt.outputs if isinstance(output, CallDone)]
         text_format = self._boundary.turn_config.settings.text.format
         return Rules(
             show_reasoning=self._boundary.turn_config.settings.reasoning.summary is not None,
@@ -340,9 +389,7 @@ class Step:
             validate_arguments=limits.validate_arguments,
             repaired_calls=limits.repaired_calls,
             output_repairs=limits.output_repairs,
+            answers=await read_parts(
+                self._deps.store, self._lease.session_id, self._turn.agent_id, calls, result_bytes
+            ),
         )
-
-
-def functions_of(tools: Sequence[Any]) -> dict[str, FunctionTool]:
-    """The function tools of a configuration, by name."""
-    return {tool.name: tool for tool in tools if isinstance(tool, FunctionTool)}

@@ -9,28 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from perdure.config.faults import reach
+from perdure.harness.background import Summary
 from perdure.harness.checks import check_request
 from perdure.harness.cuts import cut_places, row_tokens
 from perdure.harness.deps import Deps
 from perdure.harness.entries import ImagePlace, Shape, Shown, make_entries
-from perdure.harness.limits import exceeded
 from perdure.harness.metering import metered_call
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.retrying import retry_delay
 from perdure.harness.room import Room
+from perdure.harness.spending import CallRecord, admit_beside, settle_beside, written_tokens
 from perdure.harness.tokens import entry_tokens, fixed_tokens, text_tokens
 from perdure.models.errors import ModelError
-from perdure.models.messages import Entry, Finished, MessageDone, ModelRequest, ServerNote, TextPart
+from perdure.models.messages import (
+    Entry,
+    Finished,
+    MessageDone,
+    ModelRequest,
+    ServerNote,
+    TextPart,
+    UsageTold,
+)
 from perdure.models.registry import Resolved, UnknownModel
 from perdure.store.rows import ItemRow, TurnRow
 from perdure.store.steps import Spent
-from perdure.wire.usage import TokenUsage
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +49,8 @@ TOO_LONG = 1.5
 WORDS_PER_TOKEN = 0.6
 
 ASK = (
-    "The messages above are about to leave your view, and a summary takes their place. Write that summary now, "
-    "and nothing else: call no function, answer nobody, do not go on with the work.\n"
+    "The messages above are about to leave your view, and a summary takes their place. Write that summary "
+    "now, and nothing else: call no function, answer nobody, do not go on with the work.\n"
     "Say what the user asked for and decided, with limits and permissions in the user's own words; what was "
     "done for each request and how it ended; what is still to do. Keep identifiers, amounts, dates and names "
     "exactly as they were written. Say of a fact where it comes from: the user, the result of a function, or "
@@ -54,20 +62,6 @@ EARLIER = "A summary of what came before the messages that follow:\n{text}"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What asking for a summary came to.
-
-    `text` is None when there is none to use; `usage_known` is False when a provider did not tell what a
-    finished call used.
-    """
-
-    text: str | None
-    model: Mapping[str, str] | None
-    spent: Spent
-    usage_known: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """What is to be summarised, and for whom.
 
@@ -75,6 +69,7 @@ class Source:
         request: the request that the session's next step would make without a compaction.
         note: what stands in place of older items already.
         images_from: the first image that the session's model is shown.
+        factor: how many tokens the provider counts for one that is estimated.
     """
 
     rows: tuple[ItemRow, ...]
@@ -83,6 +78,7 @@ class Source:
     request: ModelRequest
     resolved: Resolved
     images_from: ImagePlace
+    factor: float
 
 
 class Summariser:
@@ -93,8 +89,9 @@ class Summariser:
         self._source = source
         self._target = self._choose_target()
         self._room = Room.of(self._target, deps.settings, deps.windows)
-        self._spent = Spent(None, 0, 0)
-        self._usage_known = True
+        # Nothing that others have to charge: each call is settled when it ends.
+        self.spent = Spent(None, 0, 0)
+        self._active_us = 0
 
     async def run(self) -> Summary:
         """The summary, or why there is none in the log.
@@ -114,7 +111,7 @@ class Summariser:
             text = None
         target = self._target
         model = {"provider": target.provider, "model": target.upstream}
-        return Summary(text, model if text is not None else None, self._spent, self._usage_known)
+        return Summary(text, model if text is not None else None, self.spent)
 
     def _choose_target(self) -> Resolved:
         name = self._deps.settings.context.summary_model
@@ -128,12 +125,14 @@ class Summariser:
     def _pieces(self) -> list[Sequence[ItemRow]]:
         """The rows in stretches of whole steps that fit into one request each, the newest ones."""
         rows = self._source.rows
-        fixed = fixed_tokens(self._request(())) + sum(map(entry_tokens, self._source.note))
-        most = max(self._room.trigger - fixed - 2 * self._room.summary, self._room.trigger // 4)
+        request = self._request(self._source.note)
+        fixed = fixed_tokens(request) + sum(map(entry_tokens, request.entries))
+        room = self._room.most - int(self._room.summary * TOO_LONG)
+        most = max(int(room / self._source.factor) - fixed, room // 4)
         places = cut_places(rows)
         pieces: list[Sequence[ItemRow]] = []
         start, size = 0, 0
-        for before, place in zip(places, places[1:], strict=False):
+        for before, place in pairwise(places):
             more = sum(row_tokens(row, self._room.result_bytes) for row in rows[before:place])
             if size and size + more > most:
                 pieces.append(rows[start:before])
@@ -183,7 +182,8 @@ class Summariser:
         retry = self._deps.settings.retry
         waited = 0.0
         for tries in range(1, retry.attempts + 1):
-            refused = exceeded(self._source.turn, self._deps.settings, self._spent)
+            turn = self._source.turn
+            refused = await admit_beside(self._deps, turn.session_id, turn.id, self._target)
             if refused is not None:
                 raise ModelError(refused.code, refused.message)
             try:
@@ -198,36 +198,47 @@ class Summariser:
 
     async def _call(self, request: ModelRequest) -> str:
         deps, target = self._deps, self._target
-        began = time.monotonic()
         texts: list[MessageDone] = []
         finished: Finished | None = None
+        call = CallRecord.of(deps, target, request, target.upstream, "compaction")
+        outcome = "cancelled"
         try:
             async with metered_call(deps.metrics.loop, deps.model_calls, target) as meter:
                 if not deps.ownership.alive():
                     raise OwnershipLost
-                began = time.monotonic()
-                spent = self._source.turn.active_us + self._spent.active_us
+                call.begin()
+                spent = self._source.turn.active_us + self._active_us
                 async with asyncio.timeout(max(deps.settings.work.turn_timeout - spent / 1e6, 0.001)):
                     async with aclosing(target.model.stream(request)) as events:
                         reach("compaction:before-call")
                         async for event in events:
                             match event:
+                                case UsageTold():
+                                    call.tell(event)
+                                    continue
                                 case MessageDone():
                                     texts.append(event)
                                 case Finished():
                                     finished = event
+                                    call.tell(event)
                                     meter.used(event.usage)
+                                    meter.cost(call.cost)
+                            call.output()
+            outcome = "ok" if finished is not None else "connection_failed"
+        except ModelError as error:
+            outcome = error.code
+            raise
+        except TimeoutError:
+            outcome = "request_timeout"
+            raise
         finally:
-            self._charge(None if finished is None else finished.usage, time.monotonic() - began)
+            self._active_us += call.active_us
+            written = written_tokens(sum(len(text.text) for text in texts))
+            turn = self._source.turn
+            await settle_beside(deps, turn.session_id, turn.id, call, outcome, written)
         reach("compaction:after-call")
         if finished is None:
             raise ModelError("connection_failed", "The model's summary ended early.", retryable=True)
-        self._usage_known = self._usage_known and finished.usage is not None
         if any(text.refusal for text in texts):
             raise ModelError("server_error", "The model refused to write a summary.")
         return "\n".join(text.text for text in texts)
-
-    def _charge(self, usage: TokenUsage | None, seconds: float) -> None:
-        spent = self._spent
-        total = spent.usage if usage is None else usage if spent.usage is None else spent.usage + usage
-        self._spent = Spent(total, spent.active_us + int(seconds * 1e6), spent.model_calls + 1)

@@ -83,7 +83,10 @@ class Gauge:
 
     def tokens(self, estimate: int, target: tuple[str, str]) -> int:
         """The estimate for a provider and model, corrected if they have been asked before."""
-        return int(estimate * self.factor) if self._target in (None, target) else estimate
+        return int(estimate * self.factor_for(target))
+
+    def factor_for(self, target: tuple[str, str]) -> float:
+        return self.factor if self._target == target else 1.0
 
     def learn(self, estimate: int, reported: int | None, target: tuple[str, str]) -> None:
         """Take in what a provider reported for a request."""

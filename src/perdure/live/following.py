@@ -241,14 +241,14 @@ class Following:
                 self._hub.close_session(session_id)
             else:
                 self._hub.interrupt(session_id)
-        except Exception:
-            log.exception("reading events of session %s failed; trying again", session_id)
+        except Exception as error:  # noqa: BLE001 - the next look tries again
+            log.warning("reading events of session %s failed, trying again: %s", session_id, error)
         finally:
             followed.filling = None
 
     async def _look(self) -> None:
         """Find what no message told of, say again what is wanted, ask again for what is missing."""
-        told_at = self._clock()
+        told_at, failed = self._clock(), False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -259,8 +259,11 @@ class Following:
                 self.want_all(new=False)
             try:
                 await self._look_once()
+                failed = False
             except Exception as error:  # noqa: BLE001 - a database that is away comes back
-                log.warning("looking for new events failed, trying again: %s", error)
+                if not failed:
+                    log.warning("looking for new events failed, trying again: %s", error)
+                failed = True
 
     async def _look_once(self) -> None:
         if not self._followed:

@@ -122,8 +122,10 @@ class NatsBus:
     async def _flush(self, client: Client) -> None:
         import nats.errors
 
-        with contextlib.suppress(nats.errors.Error, TimeoutError):
-            await client.flush(CONNECT_SECONDS)
+        # Without a connection there is nothing to wait for: the client subscribes anew with the next one.
+        if client.is_connected:
+            with contextlib.suppress(nats.errors.Error, TimeoutError):
+                await client.flush(CONNECT_SECONDS)
 
     async def _hear(self, message: Msg) -> None:
         self._receive(message.data)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from perdure.live.bus import Bus, BusDown
 from perdure.live.frames import DeltaKind
-from perdure.live.messages import Delta, Gone, Letter, Message, Newest, letters
+from perdure.live.messages import Delta, Gone, Letter, Message, Newest, Want, letters
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +143,7 @@ class Publisher:
         self._bus = bus
         self._may_speak = may_speak
         self._control: dict[Message, None] = {}
+        self._wants: dict[str, bool] = {}
         self._newest: dict[str, int] = {}
         self._gone: dict[str, None] = {}
         self._written: dict[str, dict[str, WrittenItem]] = {}
@@ -168,7 +169,10 @@ class Publisher:
 
     def tell(self, message: Message) -> None:
         """A message for every process."""
-        if len(self._control) < CONTROL:
+        if isinstance(message, Want):
+            for session_id in message.session_ids:
+                self._wants[session_id] = message.new or self._wants.get(session_id, False)
+        elif len(self._control) < CONTROL:
             self._control[message] = None
         self._wake.set()
 
@@ -241,7 +245,11 @@ class Publisher:
 
     def _collect(self) -> _Batch:
         """Everything that is due, encoded; a session's text comes before what says that it ended."""
+        wants, self._wants = self._wants, {}
         control, self._control = list(self._control), {}
+        for new in (True, False):
+            if wanted := tuple(session_id for session_id, is_new in wants.items() if is_new == new):
+                control.append(Want(wanted, new))
         due: list[Message] = list(control)
         newest, self._newest = self._newest, {}
         gone, self._gone = self._gone, {}

@@ -53,7 +53,7 @@ class AnthropicModel:
             refused=self._refused,
             cached=request.model not in self._uncached,
         )
-        reader = AnthropicReader(provider, request.model, offers_tools=bool(request.tools))
+        reader = AnthropicReader(provider, request.model)
         try:
             async with self._upstream.post(body) as answer:
                 async for batch in answer:

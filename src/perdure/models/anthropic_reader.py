@@ -9,7 +9,6 @@ from typing import Any
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
 from perdure.models.anthropic_messages import thought_id
-from perdure.models.call_markup import is_call_markup
 from perdure.models.errors import ModelError
 from perdure.models.jsontext import encode
 from perdure.models.messages import (
@@ -21,6 +20,7 @@ from perdure.models.messages import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    UsageTold,
 )
 from perdure.models.usage import token_usage
 from perdure.wire.usage import TokenUsage
@@ -55,11 +55,10 @@ class AnthropicReader:
     Feed `read` until `is_finished`, then take what `close` holds back.
     """
 
-    def __init__(self, provider: ProviderSettings, model: str, *, offers_tools: bool) -> None:
+    def __init__(self, provider: ProviderSettings, model: str) -> None:
         self.is_finished = False
         self._provider = provider
         self._model = model
-        self._offers_tools = offers_tools
         self._blocks: dict[Any, Block] = {}
         self._next = 0
         self._run: list[str] = []
@@ -102,10 +101,8 @@ class AnthropicReader:
             raise faults.cut(self._provider)
         if not self._calls and self._reason == "tool_use":
             raise faults.garbled(self._provider, "announced a call and sent none")
-        if not self._calls and self._offers_tools and is_call_markup("".join(self._texts)):
-            raise faults.garbled(self._provider, "wrote a call as text, in the markup of another model")
         yield from self._calls
-        yield Finished(self._usage(), self._response_id)
+        yield Finished(self._usage(), self._response_id, self._cache_write)
 
     # ---- blocks while they stream --------------------------------------------------------------
 
@@ -212,7 +209,9 @@ class AnthropicReader:
         if isinstance(message, dict):
             self._response_id = message.get("id") or None
             self._count(message.get("usage"))
-        return NOTHING
+        # The only usage of an answer that breaks off: all of its input, and the output so far.
+        told = self._told_usage()
+        return NOTHING if told is None else (UsageTold(told, self._cache_write),)
 
     def _message_delta(self, event: Event) -> Events:
         usage, delta = event.get("usage"), event.get("delta")
@@ -222,8 +221,14 @@ class AnthropicReader:
         if isinstance(delta, dict) and (reason := delta.get("stop_reason")):
             self._reason = str(reason)
             if failure := self._failure(self._reason, delta.get("stop_details")):
-                raise failure
+                return self._fail(failure)
         return NOTHING
+
+    def _fail(self, failure: ModelError) -> Iterator[ModelEvent]:
+        """Say what a refused or truncated answer used, and raise."""
+        if (usage := self._usage()) is not None:
+            yield UsageTold(usage, self._cache_write)
+        raise failure
 
     def _failure(self, reason: str, details: Any) -> ModelError | None:
         match reason:
@@ -278,8 +283,14 @@ class AnthropicReader:
             self._counts.update((key, value) for key, value in usage.items() if value is not None)
 
     def _usage(self) -> TokenUsage | None:
-        if not self._counted:
-            return None
+        return self._told_usage() if self._counted else None
+
+    @property
+    def _cache_write(self) -> int | None:
+        count = self._counts.get("cache_creation_input_tokens")
+        return None if count is None else _number(count)
+
+    def _told_usage(self) -> TokenUsage | None:
         counts = self._counts
         cached = _number(counts.get("cache_read_input_tokens"))
         written = _number(counts.get("cache_creation_input_tokens"))

@@ -28,7 +28,10 @@ _OPENAI: tuple[tuple[re.Pattern[str], Capabilities], ...] = tuple(
         (r"gpt-5(?:[.-]|$)", Capabilities(400 * _K, 128 * _K)),
         (r"gpt-4\.1", Capabilities(1_047_576, 32_768)),
         (r"(?:chatgpt|gpt)-4o", Capabilities(128 * _K, 16_384)),
-        (r"gpt-4-(?:turbo|\d{4}-preview|1106|0125)", Capabilities(128 * _K, 4096, native_output_schema=False)),
+        (
+            r"gpt-4-(?:turbo|\d{4}-preview|1106|0125)",
+            Capabilities(128 * _K, 4096, native_output_schema=False),
+        ),
         (r"gpt-4-32k", Capabilities(32_768, 8192, images=False, native_output_schema=False)),
         (r"gpt-4(?:-\d{4})?$", Capabilities(8192, 4096, images=False, native_output_schema=False)),
         (r"gpt-3\.5-turbo", Capabilities(16_385, 4096, images=False, native_output_schema=False)),

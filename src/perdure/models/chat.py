@@ -49,7 +49,7 @@ class ChatModel:
             max_output_tokens=self._upstream.max_output_tokens(request.model),
             enforce_schema=enforce_schema,
         )
-        reader = ChatReader(provider, request.model, offers_tools=bool(request.tools))
+        reader = ChatReader(provider, request.model)
         try:
             async with self._upstream.post(body) as answer:
                 async for batch in answer:

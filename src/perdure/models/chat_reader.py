@@ -7,7 +7,6 @@ from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
-from perdure.models.call_markup import is_call_markup
 from perdure.models.chat_calls import CallAssembler
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
@@ -19,6 +18,7 @@ from perdure.models.messages import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    UsageTold,
 )
 from perdure.models.usage import token_usage
 from perdure.wire.usage import TokenUsage
@@ -33,10 +33,9 @@ class ChatReader:
     Feed `read` until the stream ends, then take what `close` holds back: the whole outputs.
     """
 
-    def __init__(self, provider: ProviderSettings, model: str, *, offers_tools: bool) -> None:
+    def __init__(self, provider: ProviderSettings, model: str) -> None:
         self._provider = provider
         self._model = model
-        self._offers_tools = offers_tools
         self._next = 0
         self._text: list[str] = []
         self._text_ordinal: int | None = None
@@ -88,6 +87,8 @@ class ChatReader:
             ModelError: the answer was cut short or withheld, or breaks the protocol.
         """
         if self._failure is not None:
+            if self._usage is not None:
+                yield UsageTold(self._usage)
             raise self._failure
         if self._reason is None:
             raise faults.cut(self._provider)
@@ -95,8 +96,6 @@ class ChatReader:
         text = "".join(self._text)
         if not calls and self._reason in ("tool_calls", "function_call"):
             raise faults.garbled(self._provider, "announced a call and sent none")
-        if not calls and self._offers_tools and is_call_markup(text):
-            raise faults.garbled(self._provider, "wrote a call as text, in the markup of another model")
         if self._reasoning_ordinal is not None:
             yield self._whole_reasoning(self._reasoning_ordinal)
         if self._text_ordinal is not None:

@@ -50,7 +50,7 @@ class GeminiModel:
             max_output_tokens=self._upstream.max_output_tokens(request.model),
             enforce_schema=settings.structured_output is not False,
         )
-        reader = GeminiReader(provider, request.model, names, offers_tools=bool(request.tools))
+        reader = GeminiReader(provider, request.model, names)
         try:
             async with self._upstream.post(body, model=_resource(request.model)) as answer:
                 async for batch in answer:

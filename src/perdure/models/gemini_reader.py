@@ -8,7 +8,6 @@ from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
-from perdure.models.call_markup import is_call_markup
 from perdure.models.errors import ModelError
 from perdure.models.gemini_names import FunctionNames
 from perdure.models.jsontext import encode
@@ -21,6 +20,7 @@ from perdure.models.messages import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    UsageTold,
 )
 from perdure.models.usage import token_usage
 from perdure.wire.usage import TokenUsage
@@ -65,13 +65,10 @@ class GeminiReader:
     Feed `read` until the stream ends, then take what `close` holds back: the whole outputs.
     """
 
-    def __init__(
-        self, provider: ProviderSettings, model: str, names: FunctionNames, *, offers_tools: bool
-    ) -> None:
+    def __init__(self, provider: ProviderSettings, model: str, names: FunctionNames) -> None:
         self._provider = provider
         self._model = model
         self._names = names
-        self._offers_tools = offers_tools
         self._next = 0
         self._texts: list[Text] = []
         self._text: Text | None = None
@@ -83,6 +80,7 @@ class GeminiReader:
         self._reason: str | None = None
         self._failure: ModelError | None = None
         self._counts: dict[str, Any] = {}
+        self._told = False
         self._response_id: str | None = None
 
     @property
@@ -114,7 +112,7 @@ class GeminiReader:
         candidate = candidates[0] if isinstance(candidates, list) and candidates else None
         if not isinstance(candidate, dict):
             return NOTHING
-        said = self._read_content(candidate.get("content"))
+        said = [*self._tell_input(), *self._read_content(candidate.get("content"))]
         if reason := candidate.get("finishReason"):
             self._finish(str(reason), candidate.get("finishMessage"))
         return said
@@ -126,24 +124,20 @@ class GeminiReader:
             ModelError: the answer was cut short, withheld or empty, or breaks the protocol.
         """
         if self._failure is not None:
+            if (usage := self._usage()) is not None:
+                yield UsageTold(usage)
             raise self._failure
         if self._reason is None:
             raise faults.cut(self._provider)
         messages = [text for text in self._texts if text.pieces]
         if not messages and not self._calls:
             raise faults.garbled(self._provider, "sent an answer with nothing in it")
-        if not self._calls and self._offers_tools:
-            self._check_markup(messages)
         if self._thoughts_ordinal is not None:
             yield self._whole_thoughts(self._thoughts_ordinal)
         for text in messages:
             yield MessageDone(text.ordinal, "".join(text.pieces), native=self._native_of(text))
         yield from self._calls
         yield Finished(self._usage(), self._response_id)
-
-    def _check_markup(self, messages: Iterable[Text]) -> None:
-        if any(is_call_markup("".join(text.pieces)) for text in messages):
-            raise faults.garbled(self._provider, "wrote a call as text, in the markup of another model")
 
     # ---- the parts of a chunk ------------------------------------------------------------------
 
@@ -246,6 +240,12 @@ class GeminiReader:
         else:
             what = SPOILT.get(reason, "ended its answer without saying why")
             self._failure = faults.garbled(self._provider, f"{what} ({reason[:40]})")
+
+    def _tell_input(self) -> Iterator[ModelEvent]:
+        """Say once, early, what was read: an answer that breaks off says nothing more."""
+        if not self._told and (usage := self._usage()) is not None:
+            self._told = True
+            yield UsageTold(usage)
 
     def _usage(self) -> TokenUsage | None:
         counts = self._counts

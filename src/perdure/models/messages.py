@@ -174,14 +174,26 @@ class CallDone:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageTold:
+    """What the provider has told so far of an answer that may break off; the next one replaces it.
+
+    `cache_write_tokens` of the input went into the provider's cache, where it tells.
+    """
+
+    usage: TokenUsage
+    cache_write_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The last event of every successful answer. `usage` is None when the provider did not tell."""
 
     usage: TokenUsage | None = None
     response_id: str | None = None
+    cache_write_tokens: int | None = None
 
 
-ModelEvent = TextDelta | ReasoningDelta | MessageDone | ReasoningDone | CallDone | Finished
+ModelEvent = TextDelta | ReasoningDelta | MessageDone | ReasoningDone | CallDone | UsageTold | Finished
 
 
 @dataclass(frozen=True, slots=True)

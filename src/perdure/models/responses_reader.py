@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
+from perdure.models.errors import ModelError
 from perdure.models.messages import (
     CallDone,
     Finished,
@@ -18,6 +19,7 @@ from perdure.models.messages import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    UsageTold,
 )
 from perdure.models.usage import token_usage
 from perdure.wire.usage import TokenUsage
@@ -256,12 +258,18 @@ class ResponseReader:
             case "completed":
                 return self._complete(response)
             case "incomplete":
-                raise self._incomplete(response)
+                return self._fail(response, self._incomplete(response))
             case "failed" if response.get("error"):
-                raise faults.reported(self._provider, response["error"])
+                return self._fail(response, faults.reported(self._provider, response["error"]))
         raise faults.garbled(self._provider, f"ended its answer as {str(status)[:40]!r} without a reason")
 
-    def _incomplete(self, response: Event) -> Exception:
+    def _fail(self, response: Event, failure: ModelError) -> Iterator[ModelEvent]:
+        """Say what a failed or truncated answer used, and raise."""
+        if (usage := _usage(response.get("usage"))) is not None:
+            yield UsageTold(usage)
+        raise failure
+
+    def _incomplete(self, response: Event) -> ModelError:
         details = response.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None
         match reason:

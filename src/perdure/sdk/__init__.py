@@ -1,5 +1,22 @@
 """What application authors import; `perdure` has the same names."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from perdure.schema import (
+    AsynchronousValidator,
+    Failure,
+    FormRefused,
+    Issue,
+    SchemaRefused,
+    StandardSchema,
+    Success,
+    check_adapter,
+    from_marshmallow,
+    schema_of,
+)
 from perdure.sdk.actions import (
     Action,
     Approve,
@@ -44,12 +61,26 @@ from perdure.sdk.sessions import Sessions
 from perdure.sdk.stream import RunStream
 from perdure.sdk.tool import Tool, tool
 
+if TYPE_CHECKING:
+    from perdure.sdk.journal import Journal
+    from perdure.sdk.ledger import Ledger, Pinned
+    from perdure.sdk.run_once import Retry
+
+# These bring a database toolkit or a validation library with them.
+_LATER = {
+    "Journal": "perdure.sdk.journal",
+    "Ledger": "perdure.sdk.ledger",
+    "Pinned": "perdure.sdk.ledger",
+    "Retry": "perdure.sdk.run_once",
+}
+
 __all__ = [
     "Action",
     "ActionRequired",
     "Agent",
     "AgentTool",
     "Approve",
+    "AsynchronousValidator",
     "BrowserOrigin",
     "BrowserSignIn",
     "CallPair",
@@ -58,21 +89,29 @@ __all__ = [
     "Deny",
     "Dismiss",
     "EnvironmentConnection",
+    "Failure",
+    "FormRefused",
     "FunctionCall",
     "HandedOff",
     "Handoff",
     "HandoffNote",
     "HandoffRecord",
     "InvalidFinalOutput",
+    "Issue",
+    "Journal",
+    "Ledger",
     "McpApproval",
     "NoLedger",
     "NoServer",
     "NothingToResume",
     "OtherAction",
+    "Pinned",
     "Recovered",
     "ResultRefused",
+    "Retry",
     "RunResult",
     "RunStream",
+    "SchemaRefused",
     "SdkError",
     "Session",
     "SessionBusy",
@@ -80,6 +119,8 @@ __all__ = [
     "SessionFailed",
     "Sessions",
     "SignIn",
+    "StandardSchema",
+    "Success",
     "Tool",
     "ToolContext",
     "ToolError",
@@ -90,6 +131,15 @@ __all__ = [
     "TurnError",
     "TurnFailed",
     "UnknownAgent",
+    "check_adapter",
+    "from_marshmallow",
     "handoff",
+    "schema_of",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

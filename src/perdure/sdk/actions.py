@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 if TYPE_CHECKING:
     from openai.types.beta.agent_session import RequiredAction
@@ -145,8 +143,24 @@ class SignIn:
 Decision: TypeAlias = Approve | Deny | Dismiss | SignIn
 
 
-def typed_action(action: RequiredAction) -> Action:
+_KINDS = {
+    "function_call",
+    "mcp_approval_request",
+    "computer_use_approval_request",
+    "environment_connection",
+}
+
+
+def typed_action(required: RequiredAction) -> Action:
     """A required action of the protocol as one of ours."""
+    # A newer server may have kinds that the client's types do not know.
+    return _known(required) or OtherAction(str(required.type), required.to_dict())
+
+
+def _known(action: RequiredAction) -> Action | None:
+    kind: str = action.type
+    if kind not in _KINDS:
+        return None
     match action.type:
         case "function_call":
             return FunctionCall(action.turn_id, action.call_id, action.name, action.arguments)
@@ -174,9 +188,6 @@ def typed_action(action: RequiredAction) -> Action:
             )
         case "environment_connection":
             return EnvironmentConnection(action.environment_id)
-    # A newer server may have kinds that the client's types do not know.
-    other: Any = action
-    return OtherAction(str(other.type), other.to_dict())
 
 
 def answer_event(action: Action, decision: Decision) -> dict[str, Any]:

@@ -76,18 +76,24 @@ class Answers:
         self._settled = settled
         self._tasks: dict[CallPair, tuple[asyncio.Task[None], bool]] = {}
         self._begun: set[CallPair] = set()
+        self._sending: set[CallPair] = set()
 
     @property
     def are_open(self) -> bool:
         """Whether any call is being answered now."""
         return bool(self._tasks)
 
+    @property
+    def has_background(self) -> bool:
+        """Whether a call is being answered for which the agent does not wait."""
+        return any(is_background for _, is_background in self._tasks.values())
+
     def answer(self, call: FunctionCall, *, from_subagent: bool = False) -> bool:
         """Begin to answer a call, once; returns False if nothing here can."""
         tool = self._session.agent.served.get(call.name)
         if tool is None and not from_subagent:
             return False
-        pair = CallPair(self._session.require_id(), call.turn_id, call.call_id)
+        pair = CallPair(self._session.id, call.turn_id, call.call_id)
         if pair not in self._begun:
             self._begun.add(pair)
             refusal = _not_for_subagents(call.name) if from_subagent or tool is None else None
@@ -97,10 +103,18 @@ class Answers:
         return True
 
     def turn_ended(self, turn_id: str) -> None:
-        """Nobody waits for the results of a turn any more, except those of background calls."""
+        """Nobody waits for the results of a turn any more, except those of background calls.
+
+        What is on its way to the server goes on, because whether it was taken belongs into the journal.
+        """
         for pair, (task, is_background) in self._tasks.items():
-            if pair.turn_id == turn_id and not is_background:
+            if pair.turn_id == turn_id and not is_background and pair not in self._sending:
                 task.cancel()
+
+    async def finish(self) -> None:
+        """Wait for the results that are on their way."""
+        sending = [task for pair, (task, _) in self._tasks.items() if pair in self._sending]
+        await asyncio.gather(*sending, return_exceptions=True)
 
     async def close(self) -> None:
         """Stop. What runs counts as begun and not ended, for whoever resumes the session."""
@@ -111,6 +125,7 @@ class Answers:
 
     def _end(self, pair: CallPair) -> None:
         self._tasks.pop(pair, None)
+        self._sending.discard(pair)
         self._settled()
 
     async def _guarded(
@@ -162,6 +177,7 @@ class Answers:
         if raised:
             raise raised[0]
         accepted = True
+        self._sending.add(pair)
 
         async def send(event: dict[str, Any]) -> None:
             nonlocal accepted
@@ -210,10 +226,12 @@ class Answers:
                     raised.append(error)
                     return failed(f"{tool.name} failed: {type(error).__name__}.")
                 case hook:
-                    return failed(str(await call_function(lambda: hook(context, error), hook)))
+                    raised_error = error
+                    return failed(str(await call_function(lambda: hook(context, raised_error), hook)))
 
     async def _submit_unrecorded(self, pair: CallPair, name: str, result: ToolResult) -> None:
         """Submit what would come out the same again, so that there is nothing to record."""
+        self._sending.add(pair)
         accepted = await self._submit(pair, result.event(pair.turn_id, pair.call_id))
         self._tell(ToolFinished(pair, name, result, accepted))
 

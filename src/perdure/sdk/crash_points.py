@@ -39,11 +39,23 @@ class _Point:
                 os.kill(os.getpid(), signal.SIGSTOP if self._stops else signal.SIGKILL)
 
 
-_text = os.environ.get(VARIABLE)
-_point = _Point(_text) if _text else None
+_point: _Point | None = None
+
+
+def arm(fault: str | None) -> None:
+    """Set the point at which this process ends, as `PERDURE_FAULT` does; None for nowhere.
+
+    Raises:
+        ValueError: the text is not of the form of the variable.
+    """
+    global _point
+    _point = _Point(fault) if fault else None
 
 
 def reach(name: str) -> None:
     """Mark a crash point; ends or stops the process if a test asked for it here."""
     if _point is not None and _point.name == name:
         _point.hit()
+
+
+arm(os.environ.get(VARIABLE))

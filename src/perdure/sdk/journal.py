@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -252,11 +252,18 @@ class Journal:
         """The function was certainly not started: the call is as if it had never begun."""
         self._database.write(lambda connection: journal_calls.withdraw(connection, fresh))
 
-    def turn_ended(self, session_id: str, turn_id: str) -> None:
-        """Nothing of a turn will be submitted any more: mask its results if there is a hook for that."""
+    def turn_ended(self, session_id: str, turn_id: str, *, answered: Collection[str] = ()) -> None:
+        """Nothing of a turn will be submitted any more: settle its calls, and mask their results.
+
+        A process may die after the server took a result and before that was recorded; `answered`, the call
+        ids that have a result in the turn's items, tells those from results that were never taken. Results
+        are masked if there is a hook for that.
+        """
         redact = self._redact
+        reason = "the turn ended, and it is not known that the server took the result"
 
         def run(connection: Connection) -> None:
+            journal_calls.close_turn(connection, session_id, turn_id, answered, reason)
             if redact is not None:
                 journal_calls.mask_results(
                     connection, session_id, turn_id, lambda tool, value: redact("result", tool, value)
@@ -347,7 +354,9 @@ class Journal:
 
     def _note_ended(self, connection: Connection, session_id: str, turn_id: str) -> None:
         kept: dict[str, str | None] = {"last_turn_id": turn_id}
-        if journal_calls.newest_open(connection, session_id) is None:
+        if not journal_calls.is_awaited(
+            connection, session_id, turn_id, self._owner.id, self._owner.is_alive
+        ):
             kept["awaiting"] = None
         ledger_rows.note(connection, session_id, Author("sdk", turn_id), **kept)
 

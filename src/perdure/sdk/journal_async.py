@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -78,9 +78,9 @@ class AsyncJournal:
         """See `Journal.withdraw`."""
         await self.run(self.journal.withdraw, fresh)
 
-    async def turn_ended(self, session_id: str, turn_id: str) -> None:
+    async def turn_ended(self, session_id: str, turn_id: str, *, answered: Collection[str] = ()) -> None:
         """See `Journal.turn_ended`."""
-        await self.run(self.journal.turn_ended, session_id, turn_id)
+        await self.run(self.journal.turn_ended, session_id, turn_id, answered=answered)
 
     async def calls(self, session_id: str) -> list[dict[str, Json]]:
         """See `Journal.calls`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, Select, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.sdk.calls import CallPair, ToolResult
@@ -216,13 +216,37 @@ def mark_refused(connection: Connection, pair: CallPair, reason: str) -> None:
 
 def newest_open(connection: Connection, session_id: str) -> CallPair | None:
     """The call of a session that began last, of those whose result was not taken yet."""
-    row = connection.execute(
-        select(calls)
-        .where(calls.c.session_id == session_id, calls.c.submitted_us.is_(None), calls.c.refused.is_(None))
-        .order_by(calls.c.started_us.desc())
-        .limit(1)
-    ).one_or_none()
+    row = connection.execute(_open_calls(session_id).limit(1)).one_or_none()
     return None if row is None else _pair(row)
+
+
+def close_turn(
+    connection: Connection, session_id: str, turn_id: str, answered: Collection[str], reason: str
+) -> None:
+    """A turn has ended: results that were not known to be taken were, or never will be.
+
+    `answered` are the call ids that have a result in the turn's items.
+    """
+    for row in connection.execute(_open_calls(session_id).where(calls.c.turn_id == turn_id)).all():
+        if row.finished_us is None:
+            continue
+        if row.call_id in answered:
+            mark_submitted(connection, _pair(row))
+        else:
+            mark_refused(connection, _pair(row), reason)
+
+
+def is_awaited(
+    connection: Connection, session_id: str, ended_turn_id: str, owner: str | None, is_alive: Alive
+) -> bool:
+    """Whether a session still waits for a call, after a turn of it has ended.
+
+    Calls of that turn count as long as they run: those of background functions outlive it.
+    """
+    return any(
+        row.turn_id != ended_turn_id or isinstance(state_of(connection, row, owner, is_alive), Running)
+        for row in connection.execute(_open_calls(session_id)).all()
+    )
 
 
 def mask_results(
@@ -268,6 +292,14 @@ def remove_before(connection: Connection, before_us: int, *, all_ended: bool) ->
 def new_attempt() -> str:
     """A name for one try."""
     return uuid.uuid4().hex
+
+
+def _open_calls(session_id: str) -> Select[Any]:
+    return (
+        select(calls)
+        .where(calls.c.session_id == session_id, calls.c.submitted_us.is_(None), calls.c.refused.is_(None))
+        .order_by(calls.c.started_us.desc())
+    )
 
 
 def _is(pair: CallPair) -> tuple[Any, Any, Any]:

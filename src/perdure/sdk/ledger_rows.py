@@ -114,6 +114,11 @@ def pending(connection: Connection) -> list[LedgerRecord]:
     return [_record(row) for row in rows]
 
 
+def newest(connection: Connection) -> list[LedgerRecord]:
+    """Every ledger, last changed first."""
+    return [_record(row) for row in connection.execute(select(ledgers).order_by(ledgers.c.updated_us.desc()))]
+
+
 def version(connection: Connection, record: LedgerRecord, number: int) -> LedgerRecord | None:
     """An earlier version of a ledger; None when there is none, or it was cleaned up."""
     if number == record.version:

@@ -83,6 +83,10 @@ class Ledgers:
         """The ledgers whose session is not known, oldest first: being created, or left by a crash."""
         return self._database.read(ledger_rows.pending)
 
+    def records(self) -> list[LedgerRecord]:
+        """Every ledger at its newest version, last changed first: what an application has going on."""
+        return self._database.read(ledger_rows.newest)
+
     def discard(self, key: str) -> None:
         """Forget a pending ledger, because its session was certainly not created.
 

@@ -81,8 +81,10 @@ class Leg:
                 if is_news:
                     yield event
                 if self.picture.has_failed:
-                    raise SessionFailed(self.session.require_id(), self.picture.failure)
-                if self.picture.is_idle and not self._is_waiting:
+                    raise SessionFailed(self.session.id, self.picture.failure)
+                if self.picture.is_idle and not self._has_background:
+                    if self._answers is not None:
+                        await self._answers.finish()
                     return
 
     async def close(self) -> None:
@@ -103,11 +105,11 @@ class Leg:
                 await asyncio.gather(self._coming, return_exceptions=True)
 
     @property
-    def _is_waiting(self) -> bool:
-        return self._answers is not None and self._answers.are_open
+    def _has_background(self) -> bool:
+        return self._answers is not None and self._answers.has_background
 
     async def _next(self, reading: AsyncIterator[Any]) -> Any:
-        """The next event; None when the session is idle and the last call has been answered."""
+        """The next event; None when the session is idle and the last background call is answered."""
         if self._coming is None:
             if not self.picture.is_idle:
                 return await anext(reading)
@@ -124,7 +126,7 @@ class Leg:
         return coming.result()
 
     async def _look_again(self) -> Recovered:
-        session_id = self.session.require_id()
+        session_id = self.session.id
         return await persistently(lambda: self._reader.catch_up(session_id), self.session.sessions.patience)
 
     async def _act_on(self, event: Any) -> None:
@@ -182,14 +184,15 @@ class Leg:
 
     def _settled(self) -> None:
         """A call was answered."""
-        if not self._is_waiting:
+        if not self._has_background:
             self._drained.set()
-            self._check_open()
+        self._check_open()
 
     def _check_open(self) -> None:
         """What nobody here answers ends the run, once everything else is answered."""
-        if self._left_open and not self._is_waiting:
-            self._fail(ActionRequired(self.session.require_id(), self._left_open))
+        is_answering = self._answers is not None and self._answers.are_open
+        if self._left_open and not is_answering:
+            self._fail(ActionRequired(self.session.id, self._left_open))
 
     async def _ask(self, action: Action, decide: OnAction) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.sdk.results import answer_text
 
@@ -109,7 +109,8 @@ class Picture:
     def _see_item(self, item: AgentSessionItem | AgentOutputItem, *, is_final: bool) -> bool:
         if item.id is None or item.id in self._final or item.turn_id in self.subagent_turns:
             return item.id is None or item.id not in self._final
-        self._items[item.id] = item
+        merged: Any = item  # what is told as done is one of the kinds that are listed
+        self._items[item.id] = merged
         if is_final:
             self._final.add(item.id)
         return True

@@ -45,7 +45,6 @@ class Session(Generic[OutputT_co]):
     Attributes:
         sessions: where it lives.
         agent: who answers, and whose functions answer its calls.
-        id: the session's id; None before the first run has created it.
         ledger_type: what its ledger is typed by, if that was said.
     """
 
@@ -60,7 +59,7 @@ class Session(Generic[OutputT_co]):
     ) -> None:
         self.sessions = sessions
         self.agent = agent
-        self.id = session_id
+        self._id = session_id
         self.ledger_type = ledger_type
         self._creation = creation
         self._is_creating = False
@@ -69,13 +68,19 @@ class Session(Generic[OutputT_co]):
         self._handing_over = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return f"<Session {self.id or 'not created yet'} of {self.agent.name}>"
+        return f"<Session {self._id or 'not created yet'} of {self.agent.name}>"
 
-    def require_id(self) -> str:
-        """The id. Raises SdkError before the session exists."""
-        if self.id is None:
+    @property
+    def id(self) -> str:
+        """The session's id, which is all that another process needs. Raises SdkError before it exists."""
+        if self._id is None:
             raise SdkError("The session does not exist yet; its first run creates it.")
-        return self.id
+        return self._id
+
+    @property
+    def exists(self) -> bool:
+        """Whether the first run has created it."""
+        return self._id is not None
 
     # ---- running
 
@@ -95,7 +100,7 @@ class Session(Generic[OutputT_co]):
 
     def stream(self, input: Input, *, on_action: OnAction | None = None) -> RunStream[OutputT_co]:
         """The same as `run`, with the events on the way."""
-        if self.id is None:
+        if self._id is None:
             if self._is_creating:
                 raise SessionBusy("", "being created")
             self._is_creating = True
@@ -112,7 +117,7 @@ class Session(Generic[OutputT_co]):
 
     def follow_stream(self, *, on_action: OnAction | None = None) -> RunStream[OutputT_co]:
         """The same as `follow`, with the events from now on."""
-        self.require_id()
+        assert self.id
         return RunStream(self, follow_from_start, on_action=on_action, catches_up=True)
 
     async def send(self, input: Input) -> None:
@@ -131,30 +136,30 @@ class Session(Generic[OutputT_co]):
 
     async def retrieve(self) -> AgentSession:
         """The session as it is now, with `required_actions`: what is owed, and nothing else says so."""
-        session_id = self.require_id()
+        session_id = self.id
         return await persistently(lambda: self.sessions.resource.retrieve(session_id), self.sessions.patience)
 
     async def items(self) -> list[AgentSessionItem]:
         """Every item of the main agent, oldest first."""
-        listed = self.sessions.resource.items.list(self.require_id(), order="asc", limit=100)
+        listed = self.sessions.resource.items.list(self.id, order="asc", limit=100)
         return [item async for item in listed]
 
     async def delete(self) -> None:
         """Delete the session. A cancel that is still settling is waited for."""
-        session_id = self.require_id()
+        session_id = self.id
         await persistently(
             lambda: self.sessions.resource.delete(session_id), self.sessions.patience, settles=True
         )
 
     async def ledger(self) -> LedgerRecord | None:
         """The session's ledger as it was recorded last; None without one."""
-        return await (await self.sessions.journal()).ledger(self.require_id())
+        return await (await self.sessions.journal()).ledger(self.id)
 
     async def reconcile(self) -> list[Drift]:
         """What does not fit between items, required actions, journal and ledger; empty when all agrees."""
         from perdure.sdk.reconcile import read_session_async, reconcile
 
-        session_id = self.require_id()
+        session_id = self.id
         journal = await self.sessions.journal()
         facts = await read_session_async(self.sessions.client, session_id)
         return reconcile(facts, await journal.ledger(session_id), await journal.calls(session_id))
@@ -164,13 +169,13 @@ class Session(Generic[OutputT_co]):
     async def post(self, events: list[dict[str, Any]], key: str) -> None:
         """Submit input events once."""
         typed: Any = events
-        await self.sessions.resource.events.create(self.require_id(), events=typed, idempotency_key=key)
+        await self.sessions.resource.events.create(self.id, events=typed, idempotency_key=key)
 
     async def created(self, session: AgentSession) -> None:
         """The session was seen: remember its id, and tie its ledger to it."""
         from perdure.sdk.ledger import LEDGER_METADATA
 
-        self.id = session.id
+        self._id = session.id
         if self._is_known:
             return
         if LEDGER_METADATA in session.metadata:
@@ -184,12 +189,12 @@ class Session(Generic[OutputT_co]):
         if not self._has_ledger:
             return None
         journal = await self.sessions.journal()
-        return await journal.run(journal.journal.ledgers.edit, self.require_id(), self.ledger_type)
+        return await journal.run(journal.journal.ledgers.edit, self.id, self.ledger_type)
 
     async def turn_ended(self, turn: Turn | None) -> None:
         """Nothing more of a turn will be submitted."""
         if turn is not None and self.sessions.has_journal:
-            await (await self.sessions.journal()).turn_ended(self.require_id(), turn.id)
+            await (await self.sessions.journal()).turn_ended(self.id, turn.id)
 
     async def run_linked(
         self, agent: Agent[Any], text: str, context: ToolContext[Any], environment: Any
@@ -291,7 +296,7 @@ class Session(Generic[OutputT_co]):
 
         def open_first(picture: Picture, reader: Reader) -> Callable[[], Awaitable[Any]]:
             async def first() -> Any:
-                session_id = self.require_id()
+                session_id = self.id
                 # The stream first: what happens before a subscription is never told.
                 stream = await reader.open(session_id)
                 try:
@@ -313,7 +318,7 @@ class Session(Generic[OutputT_co]):
 
     async def _submit(self, event: dict[str, Any]) -> None:
         key = new_key()
-        self.require_id()
+        assert self.id
         await persistently(lambda: self.post([event], key), self.sessions.patience)
 
     # ---- what ties sessions together
@@ -326,7 +331,7 @@ class Session(Generic[OutputT_co]):
         return None
 
     async def _update_metadata(self, metadata: dict[str, str]) -> None:
-        session_id = self.require_id()
+        session_id = self.id
         await persistently(
             lambda: self.sessions.resource.update(session_id, metadata=metadata), self.sessions.patience
         )

@@ -141,7 +141,7 @@ class RunStream(Generic[OutputT_co]):
         sessions = session.sessions
         picture = Picture()
         reader = Reader(sessions.client, picture, sessions.patience)
-        reader.session_id = session.id
+        reader.session_id = session.id if session.exists else None
 
         def answers_of(journal: AsyncJournal, settled: Callable[[], None]) -> Answers:
             return Answers(

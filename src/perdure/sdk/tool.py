@@ -88,11 +88,14 @@ class Tool(Generic[P, R]):
         background: whether the agent goes on without the result.
     """
 
+    name: str
+    description: str
+
     def __init__(
         self, function: Callable[P, R], parameters: Any, options: ToolOptions, *, unpacks: bool
     ) -> None:
         self.function = function
-        self.name: str = options.get("name") or getattr(function, "__name__", "")
+        self.name = options.get("name") or str(getattr(function, "__name__", ""))
         check_name(self.name, "tool")
         self.description = options.get("description") or _described(function)
         if not self.description:
@@ -331,14 +334,14 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 def _output_schema(name: str, form: Any) -> Schema[Any] | None:
     if form is None:
         return None
-    schema: Schema[Any] = schema_of(form, strict=False) if not isinstance(form, Schema) else form
+    try:
+        schema: Schema[Any] = form if isinstance(form, Schema) else schema_of(form, strict=False)
+    except FormRefused:
+        # A StandardSchema has no loose form; whatever else is wrong is told again.
+        schema = schema_of(form)
     if schema.form == "standard":
-        raise _no_standard(name)
+        raise FormRefused(
+            f"The tool {name}: output_schema takes a Python type or JSON Schema, no StandardSchema. Validate "
+            "the result in the function."
+        )
     return schema
-
-
-def _no_standard(name: str) -> FormRefused:
-    return FormRefused(
-        f"The tool {name}: output_schema takes a Python type or JSON Schema, no StandardSchema. Validate the "
-        "result in the function."
-    )

@@ -13,9 +13,10 @@ import string
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Scope = Literal["api.agents.read", "api.agents.write", "api.metrics.read"]
+Scope = Literal["api.agents.read", "api.agents.write", "api.metrics.read", "api.limits.write"]
 
-# Those of a project's clients; the metrics tell of all projects and are the operator's.
+# Those of a project's clients; the metrics tell of all projects and are the operator's, and so is it to
+# let a session have more than the configured ceilings allow.
 SCOPES: tuple[Scope, ...] = ("api.agents.read", "api.agents.write")
 EVERY_SCOPE: tuple[Scope, ...] = get_args(Scope)
 KEY_PREFIX = "perdure_"
@@ -78,8 +79,12 @@ def hint(secret: str) -> str:
 
 
 def scope_of(word: str) -> Scope:
-    """The scope for `read`, `write`, `metrics` or its full name. Raises ValueError for anything else."""
-    for short, scope in zip(("read", "write", "metrics"), EVERY_SCOPE, strict=True):
+    """The scope for `read`, `write`, `metrics`, `limits` or its full name.
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    for short, scope in zip(("read", "write", "metrics", "limits"), EVERY_SCOPE, strict=True):
         if word in (scope, short):
             return scope
-    raise ValueError(f"unknown scope {word!r}; allowed: read, write, metrics")
+    raise ValueError(f"unknown scope {word!r}; allowed: read, write, metrics, limits")

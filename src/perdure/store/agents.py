@@ -22,6 +22,7 @@ from perdure.wire.agents import (
 )
 from perdure.wire.errors import NotFound
 from perdure.wire.ids import new_id
+from perdure.wire.limits import wanted_limits
 
 
 def create_agent(tx: Tx, project_id: str, body: AgentCreate) -> str:
@@ -110,6 +111,12 @@ def read_settings(
     """The name and settings of a saved agent, for a session to copy."""
     row = _find(conn, project_id, agent_id)
     return None if row is None else (row.name, AgentSettings.model_validate(row.settings))
+
+
+def read_limits(conn: Connection, agent_id: str) -> dict[str, str]:
+    """The ceilings that a saved agent sets, for a session to copy."""
+    found = conn.execute(select(agents.c.metadata).where(agents.c.id == agent_id)).first()
+    return {} if found is None else wanted_limits(found[0])
 
 
 def list_agents(conn: Connection, project_id: str, page: PageRequest) -> Rows[Agent]:

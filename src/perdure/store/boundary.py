@@ -22,6 +22,7 @@ from perdure.store.accept import add_user_item, drop_calls
 from perdure.store.locked import LockedSession
 from perdure.store.parts import close_item
 from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, TurnRow, item_row
+from perdure.store.spending import NOTHING, Tally, count_interrupted, reserve
 from perdure.store.tables import items
 from perdure.store.tx import TurnEnded, TurnRecovered, Tx
 from perdure.wire import events as wire
@@ -54,7 +55,8 @@ class Boundary:
 
     run: call the model for `turn`. waiting: the application owes results. idle: nothing to do.
     `items` are those added or changed by the transaction; `turn_config` holds the settings pinned at
-    the turn's start, `config` the newest ones, whose functions count.
+    the turn's start, `config` the newest ones, whose functions count. `spent` includes the reservation
+    of the call that `run` asks for; `limits` is what is kept of the session's ceilings beside its metadata.
     """
 
     state: Literal["run", "waiting", "idle"]
@@ -64,6 +66,8 @@ class Boundary:
     turn_config: Config
     config: Config
     metadata: Mapping[str, str] = field(default_factory=dict)
+    spent: Tally = NOTHING
+    limits: Mapping[str, Any] | None = None
 
 
 def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = None) -> Boundary | None:
@@ -91,6 +95,7 @@ def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = 
         return None
     session.row["epoch"] += 1
     session.row["owner"] = owner
+    count_interrupted(session, turn)
     if turn is not None and turn.status == "queued":
         # What the API recorded with the turn is new to its owner.
         session.note_items(turn)
@@ -129,7 +134,9 @@ def pass_boundary(
         state, turn = _next_turn(session, rows)
     else:
         state, turn = _continue(session, turn, rows, call_timeout_us)
-    if state != "run" or not goes_on:
+    if state == "run" and goes_on:
+        reserve(session)
+    else:
         session.row["owner"] = None
     session.save()
     return Boundary(
@@ -140,6 +147,8 @@ def pass_boundary(
         turn_config=session.config(turn.config_version if turn is not None else None),
         config=session.config(),
         metadata=session.row["metadata"],
+        spent=Tally.of(session.row),
+        limits=session.row["limits"],
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from perdure.store.boundary import Lease
 from perdure.store.rows import CallRow, ItemRow, TurnRow, call_row, item_row
@@ -88,13 +88,13 @@ def load_history(conn: Connection, session_id: str, agent_id: str) -> History:
     """What an agent's context is built from; what is compacted is not read."""
     found = list_compactions(conn, session_id, agent_id, limit=1)
     newest = found[0] if found else None
-    here = (items.c.session_id == session_id, items.c.agent_id == agent_id)
-    rows = []
+    here: list[ColumnElement[bool]] = [items.c.session_id == session_id, items.c.agent_id == agent_id]
+    rows: list[Row[Any]] = []
     if newest is not None:
         carried = [int(pos) for pos in newest.data["carried"]]
         if carried:
             rows += conn.execute(select(items).where(*here, items.c.pos.in_(carried)).order_by(items.c.pos))
-        here = (*here, items.c.pos > newest.through_pos)
+        here.append(items.c.pos > newest.through_pos)
     rows += conn.execute(select(items).where(*here).order_by(items.c.pos))
     return History(newest, tuple(item_row(row) for row in rows))
 

@@ -12,10 +12,12 @@ from perdure.wire.jsontext import dumps, loads
 if TYPE_CHECKING:
     import psycopg
 
-# A process that is stopped in mid-transaction must not hold its row locks for long, and a server
-# that has gone without a word must be noticed.
+APPLICATION = "perdure"
+STUCK_SECONDS = 5
+# A process that is stopped in mid-transaction must not hold its row locks for long (see `stuck.py` for
+# pipelines), and a server that has gone without a word must be noticed.
 POSTGRES_SESSION = {
-    "idle_in_transaction_session_timeout": "5s",
+    "idle_in_transaction_session_timeout": f"{STUCK_SECONDS}s",
     "lock_timeout": "15s",
     "statement_timeout": "60s",
 }
@@ -75,7 +77,7 @@ def connect_postgres(url: URL) -> Engine:
         hide_parameters=True,
         connect_args={
             **POSTGRES_TRANSPORT,
-            "application_name": "perdure",
+            "application_name": APPLICATION,
             "options": " ".join(f"-c {name}={value}" for name, value in POSTGRES_SESSION.items()),
         },
     )

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 
 from perdure.store.boundary import close_torn_items, pass_boundary
 from perdure.store.locked import LockedSession, SessionGone
+from perdure.store.spending import count_interrupted, release
 from perdure.store.tables import inbox
 from perdure.store.tx import Tx, Woken
 from perdure.store.workers import live_workers
@@ -22,6 +23,8 @@ def hand_back(tx: Tx, session_id: str, owner: str) -> bool:
     if session.row["owner"] != owner:
         return False
     session.row["owner"] = None
+    # The call that the last boundary asked for was never begun.
+    release(session)
     session.save()
     tx.announcements.append(Woken(session_id))
     return True
@@ -58,6 +61,7 @@ def settle_cancel(tx: Tx, session_id: str, lease_us: int) -> bool:
     if live_workers(tx.conn, lease_us):
         return False
     session.row["epoch"] += 1
+    count_interrupted(session, turn)
     if turn.status == "in_progress":
         close_torn_items(session, turn)
         turn = session.update_turn(turn, model_calls=turn.model_calls + 1)

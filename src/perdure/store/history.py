@@ -42,16 +42,6 @@ def list_items(
     return fetch_page(conn, query, (items.c.pos,), items.c.id, page, lambda row: item_row(row).resource)
 
 
-def load_items(conn: Connection, session_id: str, agent_id: str) -> list[ItemRow]:
-    """An agent's items in order, for building its context."""
-    found = conn.execute(
-        select(items)
-        .where(items.c.session_id == session_id, items.c.agent_id == agent_id)
-        .order_by(items.c.pos)
-    )
-    return [item_row(row) for row in found]
-
-
 def load_turn_items(conn: Connection, turn_id: str) -> list[ItemRow]:
     """The items of one turn, in order."""
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import bindparam, delete, select
 
 from perdure.store.statements import Statement, insert_into, update_where
-from perdure.store.tables import calls, events, inbox, items, session_configs, sessions, turns
+from perdure.store.tables import calls, events, inbox, items, model_calls, session_configs, sessions, turns
 
 LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
 TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
@@ -29,6 +29,7 @@ INSERT_TURN = insert_into(turns)
 INSERT_CALL = insert_into(calls)
 INSERT_EVENTS = insert_into(events)
 INSERT_INBOX = insert_into(inbox)
+INSERT_MODEL_CALL = insert_into(model_calls)
 UPDATE_ITEM = update_where(items, ("status", "data", "private"), "session_id", "pos")
 UPDATE_CALL = update_where(calls, ("state", "result"), "session_id", "call_id")
 DROP_INBOX = Statement(
@@ -38,7 +39,7 @@ DROP_INBOX = Statement(
 # What changes of a turn's row after its insertion, written whole.
 _TURN_MUTABLE = (
     "status", "started_us", "completed_us", "active_us", "error", "usage", "usage_unknown", "outputs",
-    "model_calls", "tool_calls",
+    "model_calls", "tool_calls", "spent",
 )  # fmt: skip
 UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
 
@@ -46,6 +47,6 @@ UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
 _MUTABLE = (
     "status", "epoch", "owner", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
     "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
-    "usage_unknown", "turn_id", "wake_at", "deleted_us",
+    "usage_unknown", "turn_id", "wake_at", "deleted_us", "spent", "limits",
 )  # fmt: skip
 UPDATE_SESSION = update_where(sessions, _MUTABLE, "id", "epoch")

@@ -164,6 +164,7 @@ class LockedSession:
             outputs=0,
             model_calls=0,
             tool_calls=0,
+            spent=None,
         )
         hot.INSERT_TURN.execute(self.tx.conn, values_of(turn))
         self.row["turn_id"] = turn.id

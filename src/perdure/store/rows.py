@@ -49,6 +49,7 @@ class TurnRow:
     outputs: int
     model_calls: int
     tool_calls: int
+    spent: Mapping[str, int] | None = None
 
     @property
     def resource(self) -> Turn:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 
 from perdure.store import hot
 from perdure.store.accept import start_turn
-from perdure.store.agents import read_settings, stored_settings
+from perdure.store.agents import read_limits, read_settings, stored_settings
 from perdure.store.configs import load_config
 from perdure.store.idempotency import IdempotencyKey, Outcome, run_once
 from perdure.store.locked import LockedSession, SessionGone
@@ -29,8 +29,10 @@ from perdure.wire.agents import AgentSettings, apply_overrides, apply_session_up
 from perdure.wire.errors import Conflict, InvalidRequest, NotFound
 from perdure.wire.ids import new_id
 from perdure.wire.jsontext import dumps
+from perdure.wire.limits import LimitRules, settle_limits
 from perdure.wire.sessions import Session, SessionCreate, SessionUpdate
 
+ANY_LIMITS = LimitRules()
 _SESSION = select(sessions).where(sessions.c.id == bindparam("session_id"))
 _OPEN_CALLS = (
     select(calls)
@@ -72,9 +74,20 @@ def resolve_settings(
 
 
 def create_session(
-    tx: Tx, session_id: str, project_id: str, body: SessionCreate, name: str | None, settings: AgentSettings
+    tx: Tx,
+    session_id: str,
+    project_id: str,
+    body: SessionCreate,
+    name: str | None,
+    settings: AgentSettings,
+    rules: LimitRules = ANY_LIMITS,
 ) -> Session:
-    """Create a session under settings that were resolved and checked and, with input, its first turn."""
+    """Create a session under settings that were resolved and checked and, with input, its first turn.
+
+    Raises:
+        Forbidden: its metadata sets a ceiling that `rules` do not allow.
+    """
+    inherited = None if body.agent_id is None else read_limits(tx.conn, body.agent_id)
     row: dict[str, Any] = {
         "id": session_id,
         "project_id": project_id,
@@ -106,6 +119,8 @@ def create_session(
         "turn_id": None,
         "wake_at": None,
         "deleted_us": None,
+        "spent": None,
+        "limits": settle_limits(body.metadata, inherited, None, rules),
     }
     hot.INSERT_SESSION.execute(tx.conn, row)
     hot.INSERT_CONFIG.execute(
@@ -133,12 +148,13 @@ def create_session_once(
     body: SessionCreate,
     name: str | None,
     settings: AgentSettings,
+    rules: LimitRules = ANY_LIMITS,
 ) -> tuple[Outcome, Session | None]:
     """`create_session` under an idempotency key: the session's id as outcome, and the new session."""
     created: list[Session] = []
 
     def create() -> str:
-        created.append(create_session(tx, session_id, project_id, body, name, settings))
+        created.append(create_session(tx, session_id, project_id, body, name, settings, rules))
         return session_id
 
     outcome = run_once(tx, key, create)
@@ -146,15 +162,30 @@ def create_session_once(
 
 
 def update_session_once(
-    tx: Tx, key: IdempotencyKey | None, session_id: str, project_id: str, body: SessionUpdate
+    tx: Tx,
+    key: IdempotencyKey | None,
+    session_id: str,
+    project_id: str,
+    body: SessionUpdate,
+    rules: LimitRules = ANY_LIMITS,
 ) -> Session:
     """`update_session` under an idempotency key; a repeated update shows the session as it is."""
-    run_once(tx, key, lambda: bool(update_session(tx, session_id, project_id, body)), session_id=session_id)
+
+    def change() -> bool:
+        return bool(update_session(tx, session_id, project_id, body, rules))
+
+    run_once(tx, key, change, session_id=session_id)
     return LockedSession.lock(tx, session_id, project_id=project_id).resource()
 
 
-def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate) -> Session:
-    """Change a session; a new configuration is a new version, so running turns keep theirs."""
+def update_session(
+    tx: Tx, session_id: str, project_id: str, body: SessionUpdate, rules: LimitRules = ANY_LIMITS
+) -> Session:
+    """Change a session; a new configuration is a new version, so running turns keep theirs.
+
+    Raises:
+        Forbidden: its metadata sets a ceiling that `rules` do not allow.
+    """
     session = LockedSession.lock(tx, session_id, project_id=project_id)
     given = body.model_fields_set
     if body.agent is not None:
@@ -171,6 +202,8 @@ def update_session(tx: Tx, session_id: str, project_id: str, body: SessionUpdate
         )
     if "metadata" in given:
         session.row["metadata"] = body.metadata or {}
+        kept = session.row["limits"] or {}
+        session.row["limits"] = settle_limits(body.metadata, kept.get("agent"), kept, rules)
         tx.conn.execute(session_metadata.delete().where(session_metadata.c.session_id == session_id))
         _write_metadata(tx, session.row)
     if "prompt_cache_options" in given:

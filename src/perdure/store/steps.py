@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.store.boundary import Boundary, Ending, Failure, Lease, close_torn_items, pass_boundary
-from perdure.store.locked import LockedSession
+from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.parts import close_item, open_parts, say_whole_text
 from perdure.store.rows import CallRow, ItemRow, TurnRow
+from perdure.store.spending import ModelCall, Tally, count_after_turn, release, settle
 from perdure.store.tx import Tx
 from perdure.wire.ids import new_id
 from perdure.wire.usage import TokenUsage
@@ -34,11 +35,15 @@ class Text:
     data: Mapping[str, Any]
     opened: ItemRow | None = None
     private: Mapping[str, Any] | None = None
+    status: Literal["completed", "incomplete"] = "completed"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A finished function call. `refusal` or `answer` is the server's own result, when it gives one."""
+    """A finished function call. `refusal` or `answer` is the server's own result, when it gives one.
+
+    `counts` is False of a call that a ceiling refused: it was not made.
+    """
 
     name: str
     arguments: Any
@@ -46,6 +51,7 @@ class Call:
     refusal: str | None = None
     private: Mapping[str, Any] | None = None
     answer: str | None = None
+    counts: bool = True
 
     @property
     def is_owed(self) -> bool:
@@ -55,11 +61,25 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a step cost: `usage` is None when the provider did not tell; times in microseconds."""
+    """What a step cost: `usage` is None when the provider did not tell; times in microseconds.
+
+    `calls` are those of the model calls that are to be listed.
+    """
 
     usage: TokenUsage | None
     active_us: int
     model_calls: int = 1
+    calls: tuple[ModelCall, ...] = ()
+
+    def __add__(self, other: Spent) -> Spent:
+        used = [usage for usage in (self.usage, other.usage) if usage is not None]
+        total = used[0] + used[1] if len(used) == 2 else used[0] if used else None
+        return Spent(
+            total,
+            self.active_us + other.active_us,
+            self.model_calls + other.model_calls,
+            self.calls + other.calls,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +138,9 @@ def commit_step(
                 turn = _write_text(session, turn, step, output)
             case Call():
                 turn = _write_call(session, turn, step, output)
-                made += 1
+                made += output.counts
     turn = charge(session, turn, spent, tool_calls=made)
+    release(session)
     if spent.usage is None:
         turn = session.update_turn(turn, usage=None, usage_unknown=True)
     return pass_boundary(session, turn, ending=ending, call_timeout_us=call_timeout_us)
@@ -143,7 +164,40 @@ def abandon_step(
     # An item whose opening was still under way when the step broke off.
     close_torn_items(session, turn)
     turn = charge(session, turn, spent, tool_calls=0)
+    release(session)
     return pass_boundary(session, turn, ending=failure, call_timeout_us=call_timeout_us)
+
+
+def charge_call(tx: Tx, lease: Lease, turn_id: str, spent: Spent) -> tuple[TurnRow, Tally]:
+    """Charge the running turn with a call that showed nothing and is made again.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+    """
+    session, turn = lock_turn(tx, lease, turn_id)
+    turn = charge(session, turn, spent, tool_calls=0)
+    session.save()
+    return turn, Tally.of(session.row)
+
+
+def charge_beside(tx: Tx, session_id: str, turn_id: str, spent: Spent) -> bool:
+    """Charge a session with a call that was made beside its steps; False when it is gone.
+
+    Nothing is asked of the caller's lease: what was spent is counted, whoever owns the session now.
+    """
+    try:
+        session = LockedSession.lock(tx, session_id)
+    except SessionGone:
+        return False
+    turn = session.turn()
+    if turn is not None and turn.id == turn_id:
+        turn = charge(session, turn, spent, tool_calls=0)
+        if any(call.outcome == "ok" and call.usage is None for call in spent.calls):
+            session.update_turn(turn, usage=None, usage_unknown=True)
+    else:
+        count_after_turn(session, turn_id, spent.calls, spent.active_us)
+    session.save()
+    return True
 
 
 def lock_turn(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
@@ -171,6 +225,14 @@ def charge(session: LockedSession, turn: TurnRow, spent: Spent, *, tool_calls: i
         if turn.usage is not None:
             total = TokenUsage.model_validate(turn.usage) + total
         changes["usage"] = total.model_dump()
+    turn = settle(
+        session,
+        turn,
+        spent.calls,
+        model_calls=spent.model_calls,
+        tool_calls=tool_calls,
+        active_us=spent.active_us,
+    )
     return session.update_turn(turn, **changes)
 
 
@@ -184,7 +246,7 @@ def _write_text(session: LockedSession, turn: TurnRow, step: int, text: Text) ->
         session.say_item_added(item)
         open_parts(session, item)
         say_whole_text(session, item, text.data)
-    close_item(session, item, text.data, status="completed", private=text.private)
+    close_item(session, item, text.data, status=text.status, private=text.private)
     return turn
 
 

@@ -91,6 +91,9 @@ sessions = Table(
     Column("error", JSON, nullable=True),
     Column("usage", JSON, nullable=True),
     Column("usage_unknown", Boolean, nullable=False),
+    # What counts against the session's ceilings, and those that its agent or a privileged key set.
+    Column("spent", JSON, nullable=True),
+    Column("limits", JSON, nullable=True),
     # How many inbox rows and open calls there are, so that none are looked for when there are none.
     Column("inbox_count", Integer, nullable=False),
     Column("open_calls", Integer, nullable=False),
@@ -170,7 +173,40 @@ turns = Table(
     Column("outputs", Integer, nullable=False),
     Column("model_calls", Integer, nullable=False),
     Column("tool_calls", Integer, nullable=False),
+    Column("spent", JSON, nullable=True),
     Index(None, "session_id", "pos", unique=True),
+)
+
+# Every call of a model that was begun, with what its provider told: null where it told nothing.
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("id", Id, nullable=False, unique=True),
+    Column("turn_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    # step: an answer of the agent; compaction: a summary of its history.
+    Column("purpose", String(12), nullable=False),
+    # The configured provider's name, and the model's name there; null when nobody lived to tell.
+    Column("provider", Id, nullable=True),
+    Column("model", JSON, nullable=True),
+    Column("started_us", BigInteger, nullable=True),
+    Column("first_output_us", BigInteger, nullable=True),
+    Column("ended_us", BigInteger, nullable=False),
+    # ok, cancelled, interrupted (its owner died), or the code of an error.
+    Column("outcome", String(40), nullable=False),
+    Column("input_tokens", BigInteger, nullable=True),
+    Column("cached_tokens", BigInteger, nullable=True),
+    Column("cache_write_tokens", BigInteger, nullable=True),
+    Column("output_tokens", BigInteger, nullable=True),
+    Column("reasoning_tokens", BigInteger, nullable=True),
+    # The tokens are those that were told before the answer broke off.
+    Column("is_partial", Boolean, nullable=False),
+    # Billionths of the currency's unit, by the price that was configured then.
+    Column("cost", BigInteger, nullable=True),
+    Column("currency", String(3), nullable=True),
+    PrimaryKeyConstraint("session_id", "number"),
 )
 
 items = Table(

@@ -104,9 +104,12 @@ class Forbidden(ApiError):
     type = "permission_error"
 
     def __init__(
-        self, message: str = "The API key has no permission for this request. Use a key with a wider scope."
+        self,
+        message: str = "The API key has no permission for this request. Use a key with a wider scope.",
+        *,
+        param: str | None = None,
     ) -> None:
-        super().__init__(message, code="forbidden")
+        super().__init__(message, code="forbidden", param=param)
 
 
 class NotFound(ApiError):

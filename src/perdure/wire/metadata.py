@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from perdure.wire.errors import InvalidRequest
+from perdure.wire.limits import limit_fault
 from perdure.wire.shapes import refusal
 
 MAX_PAIRS = 16
@@ -32,6 +33,9 @@ def _check(pairs: dict[str, str]) -> dict[str, str]:
                 f"but got {len(value)} instead.",
                 key,
             )
+        fault = limit_fault(key, value)
+        if fault is not None:
+            raise refusal(fault, key)
     return pairs
 
 

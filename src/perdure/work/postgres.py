@@ -24,6 +24,7 @@ from perdure.harness.deps import Deps
 from perdure.store.connections import POSTGRES_TRANSPORT, postgres_text
 from perdure.store.engine import StoreError
 from perdure.store.handover import cancels_among, hand_back
+from perdure.store.stuck import end_stuck
 from perdure.store.workers import forget_workers
 from perdure.work.cleaning import alone, clean
 from perdure.work.jobs import Jobs, queue_app
@@ -46,7 +47,8 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS = 0.7
 WATCH_SECONDS = 0.5
 POLL_SECONDS = 1.0
-LOST_EVERY = 7  # sweeps
+STUCK_EVERY = 2  # sweeps
+LOST_EVERY = 7
 CLEAN_EVERY = 45
 LOOK_TWICE_SECONDS = 0.3
 BATCH = 200
@@ -92,6 +94,7 @@ class PostgresWork:
             SWEEP_SECONDS,
             Chore(1, self._give_up_dead_jobs),
             Chore(1, self._enqueue_due),
+            Chore(STUCK_EVERY, self._end_stuck),
             Chore(LOST_EVERY, self._enqueue_lost),
             Chore(CLEAN_EVERY, self._clean),
             jitter=0.2,
@@ -273,6 +276,11 @@ class PostgresWork:
         for start in range(0, len(ordered), BATCH):
             await self._deps.store.write(enqueue_all, ordered[start : start + BATCH])
             self._nudge()
+
+    async def _end_stuck(self) -> None:
+        """Let nobody wait for the locks of a process that stands still."""
+        if ended := await self._deps.store.read(end_stuck):
+            log.warning("ended %d transactions of processes that stand still", ended)
 
     async def _clean(self) -> None:
         store, settings = self._deps.store, self._deps.settings

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perdure.harness.deps import Deps
 from perdure.store.handover import sessions_to_cancel, settle_cancel
+from perdure.store.stuck import end_stuck
 from perdure.work.sweep import Chore, Sweep
 
 SWEEP_SECONDS = 0.5
+STUCK_EVERY = 4  # sweeps
 
 
 class RemoteWork:
@@ -15,7 +17,13 @@ class RemoteWork:
     def __init__(self, deps: Deps) -> None:
         self._store = deps.store
         self._lease_us = int(deps.settings.work.lease * 1e6)
-        self._sweep = Sweep("sweep", SWEEP_SECONDS, Chore(1, self._settle_cancels), at_once=True)
+        self._sweep = Sweep(
+            "sweep",
+            SWEEP_SECONDS,
+            Chore(1, self._settle_cancels),
+            Chore(STUCK_EVERY, self._end_stuck),
+            at_once=True,
+        )
 
     async def start(self) -> None:
         """Begin to look for cancels that nobody is there for."""
@@ -40,6 +48,9 @@ class RemoteWork:
 
     async def stop(self) -> None:
         await self._sweep.stop()
+
+    async def _end_stuck(self) -> None:
+        await self._store.read(end_stuck)
 
     async def _settle_cancels(self) -> None:
         for session_id in await self._store.read(sessions_to_cancel):

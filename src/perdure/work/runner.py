@@ -86,6 +86,7 @@ class Runner:
         """End every run at once: others may have taken the sessions over."""
         for task in tuple(self._tasks):
             task.cancel()
+        self._deps.background.drop_all()
 
     def drain(self) -> None:
         """Let every run end at its next step boundary."""

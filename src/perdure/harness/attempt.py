@@ -1,0 +1,64 @@
+"""One attempt at a step: what a call of the model has put out so far, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perdure.harness.answer import Output, message_data, reasoning_data
+from perdure.harness.spending import CallRecord, written_tokens
+from perdure.live.hub import LiveItem
+from perdure.models.messages import Finished
+from perdure.store.rows import ItemRow, TurnRow
+from perdure.store.steps import Spent, Text
+
+NOTHING_SPENT = Spent(None, 0, 0)
+
+
+@dataclass(slots=True)
+class Writing:
+    """An item in progress: its row, and the text that readers have seen."""
+
+    row: ItemRow
+    live: LiveItem
+    saved_at: float
+
+    def data(self) -> dict[str, Any]:
+        texts = self.live.texts()
+        if self.row.type == "message":
+            return message_data("".join(texts), None) if texts else dict(self.row.data)
+        return reasoning_data(texts)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one call of the model has produced so far."""
+
+    turn: TurnRow
+    number: int
+    began: float = field(default_factory=time.monotonic)
+    # What earlier attempts of the step cost that showed nothing and so wrote nothing.
+    before: Spent = NOTHING_SPENT
+    writing: dict[int, Writing] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+    finished: Finished | None = None
+    call: CallRecord | None = None
+
+    def partial(self) -> list[Text]:
+        return [
+            Text("message" if w.row.type == "message" else "reasoning", w.data(), w.row)
+            for w in self.writing.values()
+        ]
+
+    def spent(self, outcome: str, *, model_calls: int = 1) -> Spent:
+        """What the attempt cost, ended as `outcome`: `ok`, `cancelled` or the code of an error."""
+        active_us = int((time.monotonic() - self.began) * 1e6)
+        shown = sum(len(text) for writing in self.writing.values() for text in writing.live.texts())
+        calls = () if self.call is None else self.call.ended(outcome, written_tokens(shown))
+        if self.finished is not None and self.finished.usage is None:
+            # The total of the step is not known, whatever its summaries used.
+            spent = self.before + Spent(None, active_us, model_calls, calls)
+            return replace(spent, usage=None)
+        usage = None if self.call is None else self.call.usage
+        return self.before + Spent(usage, active_us, model_calls, calls)
