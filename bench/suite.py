@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import clusters, deltas, fanout, growth, pages, startup, subscribers, turns, waiting
+from bench import clusters, deltas, dispatch, fanout, growth, pages, startup, subscribers, turns, waiting
 from bench.machine import Work, cores, describe, fixed_work_seconds, raise_file_limit
 from bench.report import Result, Row, as_data, as_lines, record
 
@@ -32,6 +32,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "takeover": clusters.measure_takeover,
     "recovery": clusters.measure_recovery,
     "fan-out": fanout.measure,
+    "tool-dispatch": dispatch.measure,
 }
 
 

@@ -109,6 +109,13 @@ class ClusterDrive(Drive):
         """What the newest stream has told so far."""
         return list(self._followers[-1].events)
 
+    def wait_for(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Return once something holds that no request tells."""
+        deadline = time.monotonic() + DEADLINE
+        while not holds():
+            assert time.monotonic() < deadline, f"{otherwise}\n{self.cluster.logged()}"
+            time.sleep(PAUSE)
+
     def wait_stream_end(self) -> None:
         """Return once the newest stream has ended."""
         self._followers[-1].wait_end()

@@ -14,11 +14,13 @@ from tests.postgres import PostgresServer
 
 from .conftest import MakeCluster
 from .drive import ClusterDrive
+from .held import begin_held, check_held
 from .installation import Part
+from .story import StoryModel
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = 3
+SAMPLES = 2
 """Scenarios of a short run."""
 SHARDS = 16
 """Tests among which a long run spreads all points."""
@@ -129,6 +131,23 @@ def test_the_database_dies_under_a_transaction(
     point = choice.choice(certain)
     print(f"PERDURE_SEED={seed}: {point}")
     outage_at(point, of_node=of_node, make_cluster=make_cluster, server=durable_postgres)
+
+
+def test_a_worker_that_misses_the_database_for_longer_than_its_lease_lets_go(
+    make_cluster: MakeCluster, durable_postgres: PostgresServer, model: StoryModel
+) -> None:
+    """It breaks off its model call, though the model would have gone on; afterwards the step is repeated."""
+    cluster = make_cluster(durable_postgres, workers=1)
+    drive = begin_held(cluster)
+    drive.expect_outage()
+    (calling,) = model.provider.requests
+    durable_postgres.kill()
+    cluster.workers[0].wait_logged("silent for too long")
+    drive.wait_for(calling.left.is_set, "the model call goes on")
+    cluster.bring_back(durable_postgres)
+    drive.until(lambda _: len(model.provider.requests) == 2)
+    model.hold.release()
+    check_held(drive, requests=3)
 
 
 @pytest.mark.long

@@ -118,7 +118,7 @@ async def test_sessions_finish_over_nats_while_workers_are_killed(
 ) -> None:
     cluster = make_cluster(top=f'bus = "{nats_url}"')
     cluster.start()
-    party = await run_through(cluster, model, seed, guests=12, trips=2, blows=[kill_workers] * 3)
+    party = await run_through(cluster, model, seed, guests=10, trips=2, blows=[kill_workers] * 3)
     assert party.refused == []
     cluster.stop()
 

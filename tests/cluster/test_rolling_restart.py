@@ -7,14 +7,11 @@ import random
 import signal
 
 import pytest
-from tests.crash.model import MODEL
-from tests.crash.scenario import kind_of, whole
-from tests.crash.test_signals import HELD
 
 from .conftest import MakeCluster
-from .drive import ClusterDrive
+from .held import begin_held, check_held
 from .installation import Cluster
-from .story import TOOLS, StoryModel
+from .story import StoryModel
 from .test_many_sessions import run_through
 
 pytestmark = pytest.mark.slow
@@ -34,7 +31,7 @@ async def test_a_rolling_restart_repeats_nothing(
     cluster = make_cluster()
     cluster.start()
     party = await run_through(
-        cluster, model, seed, guests=20, trips=3, blows=[restart_all], share=0.2, repeated=False
+        cluster, model, seed, guests=20, trips=2, blows=[restart_all], share=0.2, repeated=False
     )
     assert set(party.refused) <= {503}
     cluster.stop()
@@ -46,6 +43,7 @@ def test_a_step_that_ends_while_its_worker_stops_is_not_repeated(
     """The next step is another worker's, and it takes it at once."""
     cluster = make_cluster()
     drive = begin_held(cluster)
+    drive.tended = False
     cluster.workers[1].start()
     cluster.workers[0].forge.send_signal(signal.SIGTERM)
     cluster.workers[0].wait_logged("draining")
@@ -60,29 +58,9 @@ def test_a_step_that_outlasts_the_drain_is_repeated_by_another_worker(
 ) -> None:
     cluster = make_cluster(drain=0.5)
     drive = begin_held(cluster)
+    drive.tended = False
     cluster.workers[1].start()
     cluster.workers[0].stop()
     drive.until(lambda _: len(model.provider.requests) == 2)
     model.hold.release()
     check_held(drive, requests=3)
-
-
-def begin_held(cluster: Cluster) -> ClusterDrive:
-    """A session in whose first step the model pauses in mid-text; the second step follows at once."""
-    drive = ClusterDrive(cluster)
-    drive.create("Hold the line.", model=MODEL, tools=TOOLS)
-    drive.until(lambda seen: kind_of(seen.items[-1]) == "assistant")
-    drive.tended = False
-    return drive
-
-
-def check_held(drive: ClusterDrive, *, requests: int) -> None:
-    """The held turn has ended as if nothing had happened, with so many model calls."""
-    final = drive.until(lambda seen: seen.status == "idle")
-    drive.finish()
-    drive.witness.check(final)
-    assert len(drive.model.provider.requests) == requests
-    assert drive.model.provider.violations == []
-    assert [kind_of(item) for item in final.items if whole(item)] == HELD
-    (turn,) = final.turns
-    assert turn["status"] == "completed"

@@ -32,7 +32,7 @@ MORE_POINTS = (
     *("abandon_step:before-commit#1", "abandon_step:after-commit#1"),
 )
 GREETING = "Good morning."
-MOMENTS = 2
+MOMENTS = 1
 """Random moments of a short run."""
 
 

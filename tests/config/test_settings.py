@@ -180,7 +180,7 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
     )
     assert found == {
         "colour": "unknown key; allowed: api_key, bus, context, data_dir, database, database_connections, limits,"
-        " log, provider, retry, server, work",
+        " log, price, provider, retry, server, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",
         "server.hots": "unknown key; did you mean host? allowed: base_instructions, host, keepalive,"
@@ -193,9 +193,13 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         "server.max_body": "'much' is not allowed; allowed: a whole number of bytes from 1024 to 1073741824,"
         ' also written as "8 MiB"',
         "retry.max_delay": "30.0 is below base_delay; allowed: a number of seconds from 60.0",
-        "limits.model_calls_per_turn": "2.5 is not allowed; allowed: a whole number from 1 to 1000000",
-        "PERDURE_LIMITS_SPEED": "unknown key; allowed: model_calls_per_turn, model_result_bytes,"
-        " output_repairs, repaired_calls, tool_calls_per_turn, validate_arguments",
+        "limits.model_calls_per_turn": "2.5 is not allowed; allowed: a whole number from 1 to 1000000000,"
+        " or none",
+        "PERDURE_LIMITS_SPEED": "unknown key; allowed: active_seconds_per_session, active_seconds_per_turn,"
+        " model_calls_per_session, model_calls_per_turn, model_result_bytes, output_repairs, repaired_calls,"
+        " repeated_calls, repeated_calls_any_result, spend_per_session, spend_per_turn,"
+        " tool_calls_per_session, tool_calls_per_turn, total_tokens_per_session, total_tokens_per_turn,"
+        " uncached_input_tokens_per_session, uncached_input_tokens_per_turn, validate_arguments",
         "log.level": "'loud' is not allowed; allowed: one of debug, info, warning, error",
         "provider.Mine.name": "'Mine' is not allowed; allowed: lower-case letters, digits, _ and -, at most"
         " 64 of them",

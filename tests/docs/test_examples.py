@@ -50,9 +50,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", PROGRAMS, ids=lambda document: document.name)
 def test_the_python_of_a_document_runs(
-    document: Path, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    document: Path, server: ServerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PERDURE_API_KEY", server.api_key)
+    monkeypatch.setenv("PERDURE_JOURNAL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     namespace: dict[str, object] = {"__name__": document.stem}
     printed = ""
@@ -62,7 +63,7 @@ def test_the_python_of_a_document_runs(
         elif block.language == "python" and block.is_run:
             source = "\n" * (block.line - 1) + block.text.replace(WRITTEN_ADDRESS, server.url)
             with contextlib.redirect_stdout(io.StringIO()) as output:
-                exec(compile(source, document, "exec"), namespace)
+                exec(compile(source, document, "exec", dont_inherit=True), namespace)
             printed = output.getvalue()
     for name, value in namespace.items():
         if name.startswith("test_") and callable(value):

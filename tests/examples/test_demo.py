@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.server import ServerProcess, scripted_config
+from tests.server import ServerProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT = 180.0
@@ -186,17 +186,36 @@ def test_help_says_what_the_demo_does(tmp_path: Path) -> None:
     assert "seven acts" in done.stdout
 
 
-def test_the_minimal_example_looks_an_order_up(tmp_path: Path) -> None:
-    with ServerProcess(scripted_config(tmp_path, {}), tmp_path / "data") as server:
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / "order_lookup.py"), "B-2077"],
-            env={**os.environ, "PERDURE_URL": server.url, "PERDURE_API_KEY": server.api_key},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
-        "Good news: I found order B-2077. Its status is: shipped. Is there anything else I can do for you?\n"
+def order_desk(*arguments: str, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "order_lookup.py"), *arguments],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check_order_desk(printed: str) -> None:
+    lines = printed.splitlines()
+    assert lines[:3] == [
+        "Resolution(order_id='A-1042', message='Order A-1042 is shipped.')",
+        "True",
+        "Our specialist says: Order A-1042 is shipped.",
+    ]
+    assert lines[3].startswith("escalated, normal: The invoice is wrong. (call call_")
+    assert lines[4] == "Billing: Billing has the case and will write to you."
+    assert "'ids': {'order_id': 'A-1042'}" in lines[5]
+
+
+def test_the_order_desk_runs_without_a_server(tmp_path: Path) -> None:
+    check_order_desk(order_desk(TMPDIR=str(tmp_path), PERDURE_JOURNAL=""))
+
+
+def test_the_order_desk_runs_on_a_server(tmp_path: Path) -> None:
+    with ServerProcess(EXAMPLES / "order_settings.toml", tmp_path / "data") as server:
+        journal = str(tmp_path / "journal.db")
+        check_order_desk(order_desk(server.url, PERDURE_API_KEY=server.api_key, PERDURE_JOURNAL=journal))

@@ -210,6 +210,7 @@ def bus_of(server: Server) -> MakeBus:
     return lambda: NotifyBus(url)
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_killed_in_mid_text_and_comes_back_leaves_no_gap(server: Server) -> None:
     async def main() -> None:
         rows = Rows(Random(3))
@@ -240,6 +241,7 @@ def test_a_bus_that_is_killed_in_mid_text_and_comes_back_leaves_no_gap(server: S
     run(main())
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_not_there_delays_nothing_for_long_and_is_found_later(server: Server) -> None:
     async def main() -> None:
         rows = Rows(Random(4))

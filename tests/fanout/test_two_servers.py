@@ -14,6 +14,8 @@ from tests.conformance.inputs import NONE, WEATHER, message, tool_result
 from tests.conformance.watch import Watcher, until_status
 from tests.server import ServerProcess, WorkerProcess, scripted_config
 
+pytestmark = pytest.mark.slow
+
 TURN = "agent.session.turn."
 IDLE = "agent.session.idle"
 

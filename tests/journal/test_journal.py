@@ -202,6 +202,27 @@ async def test_results_are_masked_when_their_turn_has_ended(
         await deliver(journal.aio, found, pytest.fail)
 
 
+def test_the_end_of_a_turn_settles_what_a_crash_left_open(journal: Journal) -> None:
+    taken, lost, later = (CallPair("s", turn, name) for turn, name in ("ta", "tb", "uc"))
+    for each in (taken, lost, later):
+        journal.finish(begun_fresh(journal, each), PAID)
+    journal.turn_ended("s", "t", answered=["a"])
+    by_name = {call["call_id"]: call for call in journal.calls("s")}
+    assert by_name["a"]["submitted_us"] is not None
+    assert "turn ended" in by_name["b"]["refused"]
+    assert by_name["c"]["submitted_us"] is None
+    assert "refused" not in by_name["c"]
+
+
+def test_a_result_that_was_taken_after_all_counts_as_taken(journal: Journal, pair: CallPair) -> None:
+    journal.finish(begun_fresh(journal, pair), PAID)
+    journal.turn_ended(pair.session_id, pair.turn_id)
+    journal.submitted(pair)
+    (call,) = journal.calls(pair.session_id)
+    assert call["submitted_us"] is not None
+    assert "refused" not in call
+
+
 def test_cleaning_up_keeps_what_may_be_needed(journal: Journal) -> None:
     ended = [CallPair("s", "t", name) for name in ("submitted", "refused", "waiting")]
     for each in ended:
@@ -300,21 +321,20 @@ def test_a_journal_that_cannot_be_written_says_so(tmp_path: Path, pair: CallPair
 
 async def test_a_function_runs_once_for_all_who_ask(open_journal: OpenJournal, pair: CallPair) -> None:
     journals = [open_journal() for _ in range(2)]
-    runs = 0
-    release = asyncio.Event()
+    runs = []
+    running, release = asyncio.Event(), asyncio.Event()
 
-    async def run(_: Fresh) -> ToolResult:
-        nonlocal runs
-        runs += 1
+    async def run(fresh: Fresh) -> ToolResult:
+        runs.append(fresh.attempts)
+        running.set()
         await release.wait()
         return PAID
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(run_once(journal.aio, pair, "pay", {}, run)) for journal in journals * 3]
-        while runs == 0:
-            await asyncio.sleep(0.01)
+        await running.wait()
         release.set()
-    assert runs == 1
+    assert runs == [1]
     assert {task.result().result.output for task in tasks} == {PAID.output}
 
 

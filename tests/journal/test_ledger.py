@@ -302,6 +302,20 @@ def test_the_sdk_keeps_the_calls_of_a_session(journal: Journal) -> None:
     assert kept() == ("call_1", None)
 
 
+def test_what_a_turn_left_open_is_awaited_only_while_it_runs(journal: Journal) -> None:
+    started(journal)
+    background = fresh(journal)
+    journal.turn_ended("sess_1", "turn_1")
+    record = journal.ledgers.read("sess_1")
+    assert record is not None
+    assert record.awaiting == "tool_result", "a background call outlives its turn"
+    journal.abandon(background)
+    journal.turn_ended("sess_1", "turn_1")
+    record = journal.ledgers.read("sess_1")
+    assert record is not None
+    assert record.awaiting is None
+
+
 def test_every_version_can_be_read(journal: Journal) -> None:
     started(journal)
     journal.ledgers.update("sess_1", status="packed", form=OrderLedger)

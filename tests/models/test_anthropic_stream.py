@@ -241,16 +241,6 @@ async def test_a_call_that_was_announced_and_never_came(
     assert (error.code, error.retryable) == ("server_error", True)
 
 
-async def test_a_call_in_the_markup_of_another_model(
-    provider: AnthropicProvider, model: AnthropicModel
-) -> None:
-    said = Text('<tool_call>{"name": "lookup_order"}')
-    provider.queue(answer(said), answer(said))
-    _, error = await fail(model, ask(tools=(LOOKUP,)))
-    assert (error.code, error.retryable) == ("server_error", True)
-    assert text_of(await collect(model)) == said.text
-
-
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from tests.models.wires import (
-    LOOKUP,
-    ask,
     calls_of,
     collect,
     fail,
@@ -325,23 +323,6 @@ async def test_a_connection_reset_after_the_end_loses_nothing(
 ) -> None:
     provider.queue(answer(Text("Hi.", chunks=10), cut_after=3, reset=True))
     assert text_of(await collect(model)) == "Hi."
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.lookup_order:0",
-        'Sure. <tool_call>\n{"name": "lookup_order"}</tool_call>',
-        "<｜tool▁calls▁begin｜>function",
-    ],
-)
-async def test_a_call_written_as_text_is_no_answer(
-    provider: ChatProvider, model: ChatModel, text: str
-) -> None:
-    provider.queue(answer(Text(text)), answer(Text(text)))
-    _, error = await fail(model, ask(tools=(LOOKUP,)))
-    assert (error.code, error.retryable) == ("server_error", True)
-    assert text_of(await collect(model, ask())) == text
 
 
 async def test_chunks_of_nothing_are_passed_over(provider: ChatProvider, model: ChatModel) -> None:

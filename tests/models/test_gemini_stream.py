@@ -235,16 +235,6 @@ async def test_an_error_in_mid_stream(
     assert (error.code, error.retryable) == (code, retryable)
 
 
-@pytest.mark.parametrize("markup", ['<tool_call>{"name": "f"}', "<|tool_calls_section_begin|>f"])
-async def test_a_call_in_the_markup_of_another_model_is_no_answer(
-    provider: GeminiProvider, model: GeminiModel, markup: str
-) -> None:
-    provider.queue(answer(Text(markup)), answer(Text(markup)))
-    _, error = await fail(model, ask(tools=(LOOKUP,)))
-    assert error.retryable
-    assert text_of(await collect(model)) == markup
-
-
 async def test_parts_of_other_kinds_are_passed_over(provider: GeminiProvider, model: GeminiModel) -> None:
     odd = ({"executableCode": {"code": "1"}}, {"inlineData": {"mimeType": "image/png", "data": "AA=="}}, 7)
     provider.queue(Raw(({"candidates": None}, "x", chunk(*odd, {"text": "Hi."}, reason="STOP"))))

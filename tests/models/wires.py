@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple
 
 from tests.providers.anthropic import AnthropicProvider
@@ -33,6 +33,7 @@ from perdure.models.messages import (
     ReasoningDone,
     TextDelta,
     TextPart,
+    UsageTold,
     UserMessage,
 )
 from perdure.models.responses import ResponsesModel
@@ -71,9 +72,20 @@ def ask(*entries: Entry, **fields: Any) -> ModelRequest:
     )
 
 
+async def told(model: Model, request: ModelRequest | None = None) -> list[UsageTold]:
+    """What a call, failing or not, tells of its usage before its end."""
+    seen: list[UsageTold] = []
+    with suppress(ModelError):
+        async with aclosing(model.stream(request or ask())) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, UsageTold):
+                    seen.append(event)
+    return seen
+
+
 async def collect(model: Model, request: ModelRequest | None = None) -> list[ModelEvent]:
     async with aclosing(model.stream(request or ask())) as events:  # type: ignore[type-var]
-        return [event async for event in events]
+        return [event async for event in events if not isinstance(event, UsageTold)]
 
 
 async def fail(model: Model, request: ModelRequest | None = None) -> tuple[list[ModelEvent], ModelError]:
@@ -82,7 +94,8 @@ async def fail(model: Model, request: ModelRequest | None = None) -> tuple[list[
     try:
         async with aclosing(model.stream(request or ask())) as events:  # type: ignore[type-var]
             async for event in events:
-                seen.append(event)
+                if not isinstance(event, UsageTold):
+                    seen.append(event)
     except ModelError as error:
         return seen, error
     raise AssertionError(f"no ModelError after {seen}")

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from prometheus_client import Metric
 from tests.conformance.conftest import PrivateServers
+from tests.conformance.scripts import SETTINGS
 from tests.conformance.sessions import create_idle
 
 from .scrape import LIBRARY, scrape
 
 GUIDE = Path(__file__).parents[2] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \|(.*?)\| .+ \|$", re.MULTILINE)
+
+PRICES = '\n[[price]]\nmodels = ["*"]\ninput = 1.0\noutput = 2.0\n'
 
 
 def written(family: Metric) -> str:
@@ -21,7 +24,7 @@ def written(family: Metric) -> str:
 
 
 def test_the_guide_lists_exactly_the_metrics_with_type_and_labels(servers: PrivateServers) -> None:
-    server = servers()
+    server = servers(SETTINGS + PRICES)
     create_idle(servers.client(server), "flaky")
     exposed = {}
     for family in scrape(server).families.values():

@@ -14,7 +14,7 @@ answer = [{ text = "The specialist says: {result.message|nothing}" }]
 [[rule]]
 when = { user_contains = "invoice", has_tool = "transfer_to_billing_specialist", step = 0 }
 answer = [
-    { call = "transfer_to_billing_specialist", arguments_text = '{"reason": "Wrong sum.", "priority": null}' },
+    { call = "transfer_to_billing_specialist", arguments_text = '{"reason": "Wrong sum.","priority": null}' },
 ]
 
 [[rule]]

@@ -100,21 +100,21 @@ async def test_a_restart_of_the_server_in_between_is_survived(tmp_path: Path, jo
     home.mkdir()
     (home / "gates").mkdir()
     with ServerProcess(scripted_config(home, MODELS, SETTINGS), home / "data") as own:
-        async with Proxy(own.address, "restart") as proxy:
-            async with Sessions(
-                base_url=proxy.url, api_key=own.api_key, journal=journal_path, patience=60.0
-            ) as far:
-                session = far.start(caller())
-                async with session.stream("gate one") as events:
-                    async for event in events:
-                        if event.type == "agent.session.turn.output_text.delta":
-                            break
-                    own.kill()
-                    own.start()
-                    proxy.target = own.address
-                    (home / "gates" / "one").touch()
-                    result = await events.result()
-                assert result.final_output == "Before, after."
+        async with (
+            Proxy(own.address, "restart") as proxy,
+            Sessions(base_url=proxy.url, api_key=own.api_key, journal=journal_path, patience=60.0) as far,
+        ):
+            session = far.start(caller())
+            async with session.stream("gate one") as events:
+                async for event in events:
+                    if event.type == "agent.session.turn.output_text.delta":
+                        break
+                own.kill()
+                own.start()
+                proxy.target = own.address
+                (home / "gates" / "one").touch()
+                result = await events.result()
+            assert result.final_output == "Before, after."
 
 
 async def test_a_server_that_stays_away_is_told_and_nothing_is_claimed(
@@ -124,11 +124,13 @@ async def test_a_server_that_stays_away_is_told_and_nothing_is_claimed(
         base_url=proxy.url, api_key=server.api_key, journal=journal_path, patience=0.5
     ) as impatient:
         session = impatient.start(caller())
-        with pytest.raises(ConnectionLost) as lost:
-            async with session.stream(gate.text) as events:
-                async for event in events:
-                    if event.type == "agent.session.turn.output_text.delta":
-                        proxy.refuse()
+        async with session.stream(gate.text) as events:
+            async for event in events:
+                if event.type == "agent.session.turn.output_text.delta":
+                    break
+            proxy.refuse()
+            with pytest.raises(ConnectionLost) as lost:
+                await events.result()
         assert lost.value.session_id == session.id
         await proxy.start()
         gate.release()

@@ -19,6 +19,7 @@ from perdure.api import (
     replay_stream,
     sessions,
     status,
+    usage,
 )
 from perdure.api.gate import Gate
 from perdure.api.services import Services
@@ -39,12 +40,14 @@ def create_app(services: Services | None = None) -> FastAPI:
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.
     for module in (
+        usage,
         status,
         metrics,
         later,
         activity,
         context,
         replay_stream,
+        usage,
         events,
         history,
         sessions,

@@ -11,6 +11,7 @@ from typing import Any
 import uvloop
 
 from perdure.config.logging import configure_logging
+from perdure.config.memory import return_large_blocks
 from perdure.config.settings import Settings
 from perdure.secrets.redaction import Redactor
 from perdure.store.engine import StoreError
@@ -29,6 +30,7 @@ def run_process(settings: Settings, main: Callable[[], Coroutine[Any, Any, int]]
 
     0: ended cleanly. 1: could not start, or failed. 2: refused to start with these settings.
     """
+    return_large_blocks()
     configure_logging(settings.log, Redactor(settings.secret_values()).redact)
     for noisy in ("alembic", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -57,7 +57,8 @@ async def _with_json(request: Request) -> Request:
     limit = services.settings.server.max_body
     raw = await _read_body(request, limit)
     parsed = parse_json(raw, max_bytes=limit)
-    request._body = raw
+    # What was parsed is all that is read from here on; the bytes would be kept until the answer.
+    request._body = b"{}"
     request._json = parsed
     request.state.body = parsed
     return request

@@ -21,6 +21,7 @@ from perdure.store.idempotency import Outcome, find_outcome
 from perdure.store.sessions import (
     create_session_once,
     delete_session,
+    find_session,
     list_sessions,
     read_session,
     read_settings_of,
@@ -50,6 +51,7 @@ async def create(services: UseServices, caller: UseCaller, key: UseKey, body: Se
         return await _repeat(services, caller, body, before, obfuscate=obfuscate)
     name, settings = await services.store.read(resolve_settings, caller.project_id, body)
     await check_session(services, body, settings)
+    check_priced(services, settings.model, body.metadata, None, "agent.model" if body.agent else "agent_id")
     session_id = new_id("sess")
     # Subscribed before the commit, so that the stream begins with the session's first event.
     subscription = services.hub.subscribe(session_id, obfuscate=obfuscate) if body.stream else None
@@ -128,8 +130,20 @@ async def update(
         check_tools(body.agent.tools or (), "agent.tools")
         await check_schemas(body.agent.tools, None, "agent.")
         current = await services.store.read(read_settings_of, session_id, caller.project_id)
-        if body.agent.model is not None or body.agent.reasoning is not None:
+        given = body.agent.model_fields_set
+        if given & {"model", "reasoning", "service_tier"}:
             check_model(services, apply_session_update(current, body.agent), "agent.")
+    if body.metadata is not None or (body.agent is not None and body.agent.model is not None):
+        found = await services.store.read(find_session, session_id, caller.project_id)
+        settings = await services.store.read(read_settings_of, session_id, caller.project_id)
+        changed = body.agent is not None and body.agent.model is not None
+        check_priced(
+            services,
+            (body.agent.model if body.agent is not None else None) or settings.model,
+            found.metadata if body.metadata is None else body.metadata,
+            found.limits,
+            "agent.model" if changed else "metadata",
+        )
     check_review(body.review)
     return json_response(
         await services.store.write(

@@ -59,6 +59,14 @@ FEATURES = {
     "artifacts": Feature(active=False, note="The routes are not served."),
     "webhooks": Feature(active=False, note="The routes are not served."),
     "auto_review": Feature(active=False, note="Requests that ask for it are refused."),
+    "limits": Feature(
+        active=True,
+        note="Ceilings from the configuration, per agent and session by metadata keys perdure.limit.<name>.",
+    ),
+    "usage": Feature(
+        active=True,
+        note="GET /perdure/v1/sessions/{session_id}/usage, and /usage/calls for each model call.",
+    ),
     "argument_validation": Feature(
         active=True, note="Calls whose arguments break the function's schema are answered to the model."
     ),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from perdure.cli.journals import JournalPlace, with_drift, with_journal
 from perdure.cli.options import FAILURE, WRONG_USAGE, AsJson, fail
 from perdure.cli.targets import (
     Redact,
@@ -34,6 +35,7 @@ def show_chain(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", metavar="FILE", help="The application's ledger of the session.")
     ] = None,
+    journal: JournalPlace = None,
     redact: Redact = None,
     url: Url = None,
     config: StoreConfig = None,
@@ -55,9 +57,13 @@ def show_chain(
         from perdure.inspect.exports import with_ledger
 
         exports = [sources.export(target) for target in targets]
+        if journal is not None:
+            exports = [with_journal(sources, export, journal) for export in exports]
         if ledger is not None:
             exports = [with_ledger(exports[0], sources.json(str(ledger)))]
         chains = [build_chain(export, id_patterns=id_pattern or ()) for export in exports]
+        if journal is not None:
+            chains = [with_drift(chain, export) for chain, export in zip(chains, exports, strict=True)]
         retries = find_retries(exports)
     if as_json:
         print_json(

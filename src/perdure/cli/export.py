@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from perdure.cli.journals import JournalPlace, with_journal
 from perdure.cli.options import fail
 from perdure.cli.targets import (
     TROUBLE,
@@ -33,6 +34,7 @@ def export_session(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", metavar="FILE", help="Put this ledger into the export.")
     ] = None,
+    journal: JournalPlace = None,
     redact: Redact = None,
     url: Url = None,
     config: StoreConfig = None,
@@ -46,6 +48,8 @@ def export_session(
         from perdure.inspect.jsontext import dump
 
         found = sources.export(session, events=events)
+        if journal is not None:
+            found = with_journal(sources, found, journal)
         if ledger is not None:
             found = with_ledger(found, sources.json(str(ledger)))
         text = dump(found.document(), indent=2) + "\n"

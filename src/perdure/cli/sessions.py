@@ -31,7 +31,7 @@ def list_running(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """List sessions with work to do: age, owner, last progress, tokens."""
+    """List sessions with work to do: age, owner, last progress, tokens, cost."""
     statuses = ["in_progress", "requires_action", *(["idle", "failed"] if everything else [])]
     query = "&".join(["limit=100", *(f"status={status}" for status in statuses)])
     server = _Server(url, config, data_dir)
@@ -47,7 +47,7 @@ def list_running(
         typer.echo(json.dumps(rows, indent=2))
         return
     now = time.time()
-    headings = ("Session", "Status", "Model", "Turn", "Age", "Progress", "Calls", "Tokens", "Owner")
+    headings = ("Session", "Status", "Model", "Turn", "Age", "Progress", "Calls", "Tokens", "Cost", "Owner")
     print_table(headings, [_cells(row, now) for row in rows])
 
 
@@ -113,6 +113,7 @@ def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
         _span(now - row["last_active_at"]),
         f"{turn['model_calls']}/{turn['tool_calls']}" if turn else "-",
         "-" if usage is None else f"{usage['total_tokens']:,}",
+        "-" if row.get("cost") is None else f"{row['cost']:,.4f}",
         _owner(row["owner"]),
     )
 

@@ -76,8 +76,8 @@ class Sources:
         from perdure.inspect import export_of, read_json
 
         if _is_file(target):
-            return self._masked(export_of(read_json(target), target))
-        return self._masked(self._session(target, events))
+            return self.masked(export_of(read_json(target), target))
+        return self.masked(self._session(target, events))
 
     def named(self, target: str) -> Named:
         """Whatever a target holds: the export of a session, or the JSON of a file."""
@@ -85,14 +85,14 @@ class Sources:
         from perdure.inspect.exports import recognise
 
         if not _is_file(target):
-            export = self._masked(self._session(target, False))
+            export = self.masked(self._session(target, False))
             return Named(target, export.document(), export)
         document = read_json(target)
         found = recognise(document, target)
         if found is None:
             masker = self._masker()
             return Named(target, document if masker is None else masker.value(document), None)
-        export = self._masked(found)
+        export = self.masked(found)
         is_export = isinstance(document, dict) and document.get("object") == "perdure.export"
         if self._names or is_export:
             document = export.document()
@@ -133,7 +133,8 @@ class Sources:
             WRONG_USAGE,
         )
 
-    def _masked(self, export: Export) -> Export:
+    def masked(self, export: Export) -> Export:
+        """The export without what `--redact` names."""
         masker = self._masker()
         return export if masker is None else masker.export(export)
 

@@ -26,6 +26,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from perdure import __version__
+from perdure.config.sections import LimitSettings
 
 # A second series for every counter, which nobody reads.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -173,6 +174,9 @@ class LoopMetrics:
         )
         for outcome in ("announced", "refused"):
             self.tool_calls.labels(outcome)
+        for name in LimitSettings.model_fields:
+            if "_per_" in name or name.startswith("repeated_"):
+                self.limits_hit.labels(name)
         for status in ("completed", "cancelled"):
             self.turns_ended.labels(status, "")
         self._models: dict[tuple[str, str], ModelLabels] = {}

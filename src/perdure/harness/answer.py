@@ -95,7 +95,8 @@ def read_answer(
 
 def _repair_leak(leak: Sequence[Text | Call], rules: Rules, history: Conversation, turn_id: str) -> Answer:
     """An answer that was a call written as text: it is asked for again, so many times."""
-    repaired = sum(1 for item in history.of_turn(turn_id) if (item.private or {}).get("leaked"))
+    calls = (item for item in history.of_turn(turn_id) if item.type == "function_call")
+    repaired = sum(1 for call in calls if (call.private or {}).get("leaked"))
     if repaired < rules.repaired_calls:
         return Answer(tuple(leak), ends_turn=False)
     return Answer(

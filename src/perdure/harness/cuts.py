@@ -101,7 +101,7 @@ def is_user_message(row: ItemRow) -> bool:
 def _last_place(rows: Sequence[ItemRow], places: Sequence[int], running_turn: str) -> int:
     """Where the newest step begins whose results no model has seen, or the input behind it."""
     last = len(rows)
-    while last > 0 and rows[last - 1].step is None and _is_input(rows[last - 1]):
+    while last > 0 and rows[last - 1].turn_id == running_turn and _is_input(rows[last - 1]):
         last -= 1
     if last > 0 and (last == len(rows) or rows[last - 1].turn_id == running_turn):
         last -= 1

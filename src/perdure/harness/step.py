@@ -233,6 +233,7 @@ class Step:
         request = call.request
         async with aclosing(resolved.model.stream(request)) as events:
             reach("model:before-call")
+            self._check_ownership()
             async for event in events:
                 self._check_ownership()
                 if event.__class__ is UsageTold:

@@ -21,11 +21,12 @@ from perdure.harness.cuts import cut_places, row_tokens
 from perdure.harness.deps import Deps
 from perdure.harness.entries import ImagePlace, Shape, Shown, make_entries
 from perdure.harness.metering import metered_call
+from perdure.harness.outline import outline
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.retrying import retry_delay
 from perdure.harness.room import Room
 from perdure.harness.spending import CallRecord, admit_beside, settle_beside, written_tokens
-from perdure.harness.tokens import entry_tokens, fixed_tokens, text_tokens
+from perdure.harness.tokens import entries_tokens, fixed_tokens, text_tokens
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
     Entry,
@@ -124,11 +125,7 @@ class Summariser:
 
     def _pieces(self) -> list[Sequence[ItemRow]]:
         """The rows in stretches of whole steps that fit into one request each, the newest ones."""
-        rows = self._source.rows
-        request = self._request(self._source.note)
-        fixed = fixed_tokens(request) + sum(map(entry_tokens, request.entries))
-        room = self._room.most - int(self._room.summary * TOO_LONG)
-        most = max(int(room / self._source.factor) - fixed, room // 4)
+        rows, most = self._source.rows, self._most()
         places = cut_places(rows)
         pieces: list[Sequence[ItemRow]] = []
         start, size = 0, 0
@@ -141,6 +138,13 @@ class Summariser:
         pieces.append(rows[start:])
         return pieces[-MOST_PIECES:]
 
+    def _most(self) -> int:
+        """Tokens of the items that fit into one request, as they are estimated."""
+        request = self._request(self._source.note)
+        fixed = fixed_tokens(request) + entries_tokens(request.entries)
+        room = self._room.most - int(self._room.summary * TOO_LONG)
+        return max(int(room / self._source.factor) - fixed, room // 4)
+
     async def _summarise(self, rows: Sequence[ItemRow], earlier: str | None) -> str:
         source, room = self._source, self._room
         shape = Shape(
@@ -150,10 +154,14 @@ class Summariser:
             room.shows_images,
             source.images_from,
         )
+        entries = make_entries(rows, source.turn.id, shape, Shown())
+        if entries_tokens(entries) > self._most():
+            # One step or message that fits nowhere: it is told in lines.
+            entries = [ServerNote((TextPart(outline(rows, "", self._most() // 2)),))]
         note = source.note
         if earlier is not None:
             note = (ServerNote((TextPart(EARLIER.format(text=earlier)),)),)
-        request = self._request((*note, *make_entries(rows, source.turn.id, shape, Shown())))
+        request = self._request((*note, *entries))
         check_request(request)
         text = (await self._ask(request)).strip()
         if not text:

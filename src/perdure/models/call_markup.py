@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-# Each begins a call where it begins a line. A text about such markup puts it between backticks.
+# A text about such markup puts it between backticks, where it is not looked for.
 _MARKERS = (
     r"<\|tool_calls?_section_begin\|>",  # Kimi
     r"<\|tool_call_begin\|>",
@@ -30,11 +30,11 @@ _MARKERS = (
     r"<\|START_ACTION\|>",  # Command
     r"<\|action_start\|>",  # InternLM
     r"<start_function_call>",  # Gemma
-    r"(?:<\|start\|>assistant)?<\|channel\|>\w+ to=",  # gpt-oss
-    r"(?:assistant)?(?:commentary|analysis)\s+to=functions\.",
+    r"<\|channel\|>\w+ to=",  # gpt-oss
+    r"(?:commentary|analysis)\s+to=functions\.",
 )
-_MARKUP = re.compile(rf"^[ \t]*(?:{'|'.join(_MARKERS)})", re.MULTILINE)
-_QUOTED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile("|".join(_MARKERS))
+_QUOTED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _NAMES = (
     re.compile(r"(?:functions\.)([A-Za-z_][\w-]*)(?::\d+)?"),
     re.compile(r"<function=([\w.-]+)>"),

@@ -32,6 +32,7 @@ from perdure.sdk.actions import (
 )
 from perdure.sdk.agent import Agent
 from perdure.sdk.agent_tool import AgentTool
+from perdure.sdk.blocking import BlockingSession, BlockingSessions
 from perdure.sdk.calls import CallPair, ToolResult
 from perdure.sdk.context import ToolContext
 from perdure.sdk.errors import (
@@ -81,6 +82,8 @@ __all__ = [
     "AgentTool",
     "Approve",
     "AsynchronousValidator",
+    "BlockingSession",
+    "BlockingSessions",
     "BrowserOrigin",
     "BrowserSignIn",
     "CallPair",

@@ -107,6 +107,9 @@ class _Exchange(httpx2.AsyncByteStream):
         """Hand a piece on, or drop it when nobody reads any more."""
         if self._gone.is_set():
             return
+        if not self._pieces.full():
+            self._pieces.put_nowait(piece)
+            return
         put = asyncio.ensure_future(self._pieces.put(piece))
         gone = asyncio.ensure_future(self._gone.wait())
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from perdure.sdk.errors import NoServer
+from perdure.sdk.errors import NoServer, SdkError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -54,8 +54,10 @@ def versioned(url: str) -> str:
 
 def make_client(base_url: str, api_key: str, *, is_official: bool = False) -> AsyncOpenAI:
     """A client that repeats nothing by itself: repeating is `requests.py`'s, with keys."""
-    from openai import AsyncOpenAI
-
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as error:
+        raise SdkError('The SDK works through the official client: pip install "openai>=3.57"') from error
     client = AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
     if not is_official:
         # The official client sends these from the environment to whatever server it is given.

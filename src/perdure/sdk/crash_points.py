@@ -48,7 +48,7 @@ def arm(fault: str | None) -> None:
     Raises:
         ValueError: the text is not of the form of the variable.
     """
-    global _point
+    global _point  # noqa: PLW0603 - one point for a process
     _point = _Point(fault) if fault else None
 
 

@@ -123,7 +123,8 @@ class Handoff(Generic[OutputT_co]):
         check_name(self.name, "handoff")
         self.description = options.get("description") or f"Hands the conversation over to {agent.name}."
         self.timeout = options.get("timeout", TIMEOUT)
-        self.idempotent = options.get("idempotent", False)
+        # Without a callback there is only the session, and that is found again by its call.
+        self.idempotent = options.get("idempotent", on_handoff is None)
         self.on_unknown: OnUnknown = options.get("on_unknown", "fail" if on_handoff else "retry")
         self.on_failure: Failing = options.get("on_failure", "report")
         if self.on_unknown == "retry" and on_handoff is not None and not self.idempotent:

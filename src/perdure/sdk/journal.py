@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -37,6 +37,7 @@ from perdure.sdk.journal_database import JournalDatabase, default_location, now_
 from perdure.sdk.journal_errors import JournalError, LedgerError, NotJson
 from perdure.sdk.journal_json import Json, encode
 from perdure.sdk.journal_owners import Owner, owner_for
+from perdure.sdk.ledger import Bookkeeping
 from perdure.sdk.ledger_edit import LedgerEdit
 from perdure.sdk.ledger_rows import Author
 from perdure.sdk.ledgers import Ledgers
@@ -278,9 +279,9 @@ class Journal:
         """The calls of a session in the order they began, as plain data.
 
         Each has `turn_id`, `call_id`, `name`, `arguments`, `state` (`running`, `unknown` or `finished`),
-        `attempts` and `started_us`. A finished one has `success`, `output`, `error`, `finished_us` and `submitted_us`
-        (None until the server took it), and `refused`, `late` and `redacted` where that happened. One
-        without an end has `owner`: who runs or ran it.
+        `attempts` and `started_us`. A finished one has `success`, `output`, `error`, `finished_us` and
+        `submitted_us` (None until the server took it), and `refused`, `late` and `redacted` where that
+        happened. One without an end has `owner`: who runs or ran it.
         """
         return self._database.read(
             lambda connection: journal_calls.list_calls(
@@ -342,18 +343,19 @@ class Journal:
         return None
 
     def _note_started(self, connection: Connection, pair: CallPair) -> None:
-        kept = {"last_turn_id": pair.turn_id, "last_call_id": pair.call_id, "awaiting": AWAITING_RESULT}
+        kept: Bookkeeping = {"last_turn_id": pair.turn_id, "last_call_id": pair.call_id}
+        kept["awaiting"] = AWAITING_RESULT
         ledger_rows.note(connection, pair.session_id, Author.of_call(pair, "sdk"), **kept)
 
     def _note_settled(self, connection: Connection, pair: CallPair) -> None:
         still_open = journal_calls.newest_open(connection, pair.session_id)
-        kept: Mapping[str, str | None] = {"awaiting": None}
+        kept: Bookkeeping = {"awaiting": None}
         if still_open is not None:
             kept = {"last_turn_id": still_open.turn_id, "last_call_id": still_open.call_id}
         ledger_rows.note(connection, pair.session_id, Author.of_call(pair, "sdk"), **kept)
 
     def _note_ended(self, connection: Connection, session_id: str, turn_id: str) -> None:
-        kept: dict[str, str | None] = {"last_turn_id": turn_id}
+        kept: Bookkeeping = {"last_turn_id": turn_id}
         if not journal_calls.is_awaited(
             connection, session_id, turn_id, self._owner.id, self._owner.is_alive
         ):

@@ -28,9 +28,14 @@ from typing import Protocol
 from sqlalchemy import Connection, delete, extract, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from perdure.sdk.journal_database import JournalDatabase, fcntl, now_us
+from perdure.sdk.journal_database import JournalDatabase, now_us
 from perdure.sdk.journal_errors import JournalUnavailable
 from perdure.sdk.journal_tables import owners
+
+try:
+    import fcntl
+except ImportError:  # Windows has other locks
+    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, TypedDict, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 
@@ -27,6 +27,15 @@ LEDGER_METADATA = "perdure_ledger"
 
 BOOKKEEPING = ("session_id", "last_turn_id", "last_call_id", "awaiting", "compact_checkpoint")
 """What the SDK itself writes into every ledger; a ledger's own fields have other names."""
+
+
+class Bookkeeping(TypedDict, total=False):
+    """The bookkeeping fields that change while a session goes on."""
+
+    last_turn_id: str | None
+    last_call_id: str | None
+    awaiting: str | None
+    compact_checkpoint: str | None
 
 
 @dataclass(frozen=True, slots=True)

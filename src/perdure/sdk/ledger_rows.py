@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
@@ -14,7 +14,7 @@ from perdure.sdk.journal_database import now_us
 from perdure.sdk.journal_errors import LedgerError
 from perdure.sdk.journal_json import Json, decode, encode
 from perdure.sdk.journal_tables import ledger_versions, ledgers
-from perdure.sdk.ledger import BOOKKEEPING, LedgerRecord
+from perdure.sdk.ledger import BOOKKEEPING, Bookkeeping, LedgerRecord
 from perdure.sdk.ledger_edit import LedgerEdit, merged
 
 Kind = Literal["application", "call", "sdk"]
@@ -86,13 +86,17 @@ def bind(connection: Connection, key: str, session_id: str) -> LedgerRecord:
     return _save(connection, record, replace(record, session_id=session_id), Author("sdk"))
 
 
-def note(connection: Connection, session_id: str, author: Author, **kept: str | None) -> LedgerRecord | None:
+def note(
+    connection: Connection, session_id: str, author: Author, **kept: Unpack[Bookkeeping]
+) -> LedgerRecord | None:
     """Write bookkeeping fields; a new version if one of them changes. None without a ledger."""
     record = by_session(connection, session_id, lock=True)
     return None if record is None else _save(connection, record, replace(record, **kept), author)
 
 
-def apply(connection: Connection, edit: LedgerEdit[Any], author: Author, **kept: str | None) -> LedgerRecord:
+def apply(
+    connection: Connection, edit: LedgerEdit[Any], author: Author, **kept: Unpack[Bookkeeping]
+) -> LedgerRecord:
     """Make the changes of an edit to the newest version, and write bookkeeping with them.
 
     Raises:

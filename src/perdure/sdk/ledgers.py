@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlalchemy import Connection
 
@@ -11,7 +11,7 @@ from perdure.sdk import ledger_rows
 from perdure.sdk.crash_points import reach
 from perdure.sdk.journal_errors import LedgerError
 from perdure.sdk.journal_json import Json
-from perdure.sdk.ledger import BOOKKEEPING, LEDGER_METADATA, LedgerForm, LedgerRecord
+from perdure.sdk.ledger import BOOKKEEPING, LEDGER_METADATA, Bookkeeping, LedgerForm, LedgerRecord
 from perdure.sdk.ledger_edit import Change, LedgerEdit
 from perdure.sdk.ledger_rows import APPLICATION, Author
 
@@ -77,7 +77,10 @@ class Ledgers:
                 return ledger_rows.by_session(connection, session_id)
             return ledger_rows.bind(connection, key, session_id)
 
-        return self._database.write(run)
+        reach("ledger:before-bind")
+        record = self._database.write(run)
+        reach("ledger:after-bind")
+        return record
 
     def pending(self) -> list[LedgerRecord]:
         """The ledgers whose session is not known, oldest first: being created, or left by a crash."""
@@ -174,7 +177,7 @@ class Ledgers:
 
         return self._database.write(run)
 
-    def note(self, session_id: str, **kept: str | None) -> LedgerRecord | None:
+    def note(self, session_id: str, **kept: Unpack[Bookkeeping]) -> LedgerRecord | None:
         """Write bookkeeping: `last_turn_id`, `last_call_id`, `awaiting`, `compact_checkpoint`.
 
         `compact_checkpoint` says up to where the model's context was compacted, as `after_<turn id>`.

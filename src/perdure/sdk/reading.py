@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.sdk.errors import ConnectionLost
 from perdure.sdk.events import Recovered
-from perdure.sdk.picture import Picture
+from perdure.sdk.picture import ENDED, Picture
 from perdure.sdk.requests import delays, persistently
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
     from openai.types.beta.agent_session import AgentSession
     from openai.types.beta.agent_session_event import AgentSessionEvent
+    from openai.types.beta.agent_session_item import AgentSessionItem
     from openai.types.beta.agents.sessions.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -58,25 +59,22 @@ class Reader:
 
     async def catch_up(self, session_id: str) -> Recovered:
         """Read session, turn and items into the picture."""
+        turn, items = await self._newest(session_id)
         # The session last: what it owes is then at least as new as the turn and its items.
-        turn = await self.newest_turn(session_id)
-        items = []
-        if turn is not None:
-            listed = self._sessions.turns.items.list(turn.id, session_id=session_id, order="asc", limit=100)
-            items = [item async for item in listed]
         session: AgentSession = await self._sessions.retrieve(session_id)
         status = session.status
-        if status == "idle" and turn is not None and (newest := await self.newest_turn(session_id)) != turn:
-            # The turn went on between the two reads.
-            turn = newest
-            status = "in_progress" if turn is None or turn.status == "queued" else status
-            if turn is not None:
-                listed = self._sessions.turns.items.list(
-                    turn.id, session_id=session_id, order="asc", limit=100
-                )
-                items = [item async for item in listed]
+        if status == "idle" and (turn is None or turn.status not in ENDED):
+            # The turn has ended between the two reads; only items that were read after that are its last.
+            turn, items = await self._newest(session_id)
         self._picture.catch_up(turn, items, status)
         return Recovered(session, tuple(items))
+
+    async def _newest(self, session_id: str) -> tuple[Turn | None, list[AgentSessionItem]]:
+        turn = await self.newest_turn(session_id)
+        if turn is None:
+            return None, []
+        listed = self._sessions.turns.items.list(turn.id, session_id=session_id, order="asc", limit=100)
+        return turn, [item async for item in listed]
 
     async def events(
         self, first: Callable[[], Awaitable[Any]], *, recover_first: bool = False

@@ -19,6 +19,9 @@ T = TypeVar("T")
 RACE_DELAYS = (0.1, 0.3, 0.6)
 FIRST_DELAY = 0.1
 MOST_DELAY = 5.0
+LONGEST_ASKED = 60.0
+CONFLICT_PATIENCE = 5.0
+"""A turn that is cancelled winds down for about as long; a conflict that lasts is meant."""
 
 
 def new_key() -> str:
@@ -50,19 +53,24 @@ async def persistently(request: Callable[[], Awaitable[T]], patience: float, *, 
     """
     from openai import APIConnectionError, APIStatusError
 
-    pauses = delays(patience)
+    pauses, conflicts = delays(patience), delays(min(patience, CONFLICT_PATIENCE))
     while True:
         try:
             return await request()
-        except (APIConnectionError, APIStatusError) as error:
-            if isinstance(error, APIStatusError) and not (
-                _may_pass(error) or (settles and error.status_code == 409)
-            ):
-                raise
+        except APIConnectionError as error:
+            told: Exception = error
             pause = next(pauses, None)
-            if pause is None:
+        except APIStatusError as error:
+            is_conflict = error.status_code == 409
+            if not (_may_pass(error) or (settles and is_conflict)):
                 raise
-            log.info("The server gave %s; trying again in %.1f s", type(error).__name__, pause)
+            told = error
+            pause = next(conflicts if is_conflict else pauses, None)
+            if pause is not None:
+                pause = max(pause, _asked_pause(error))
+        if pause is None:
+            raise told
+        log.info("The server gave %s; trying again in %.1f s", type(told).__name__, pause)
         await asyncio.sleep(pause)
 
 
@@ -74,3 +82,11 @@ def _may_pass(error: APIStatusError) -> bool:
             return False
         case _:
             return error.status_code in (408, 409, 429) or error.status_code >= 500
+
+
+def _asked_pause(error: APIStatusError) -> float:
+    """The seconds that the server asks to wait, if it does; at most `LONGEST_ASKED`."""
+    try:
+        return min(float(error.response.headers.get("retry-after", 0)), LONGEST_ASKED)
+    except ValueError:  # a date
+        return 0.0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.sdk import links
 from perdure.sdk.actions import Action, Decision, answer_event
 from perdure.sdk.errors import SdkError, SessionBusy, ToolError
 from perdure.sdk.handoff import HandoffNote, HandoffRecord, Party, evidence_of, intent_of
+from perdure.sdk.messages import Input, facts_of, messages
 from perdure.sdk.picture import Picture
 from perdure.sdk.reading import SILENCE, Reader
 from perdure.sdk.requests import new_key, persistently
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from perdure.sdk.sessions import Sessions
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
-
-Input: TypeAlias = str | Sequence[Mapping[str, Any]]
-"""Text, or user messages as the protocol has them."""
 
 
 class Session(Generic[OutputT_co]):
@@ -101,9 +99,6 @@ class Session(Generic[OutputT_co]):
     def stream(self, input: Input, *, on_action: OnAction | None = None) -> RunStream[OutputT_co]:
         """The same as `run`, with the events on the way."""
         if self._id is None:
-            if self._is_creating:
-                raise SessionBusy("", "being created")
-            self._is_creating = True
             return RunStream(self, self._creating(input), on_action=on_action, catches_up=False)
         return RunStream(self, self._saying(input), on_action=on_action, catches_up=False)
 
@@ -122,7 +117,7 @@ class Session(Generic[OutputT_co]):
 
     async def send(self, input: Input) -> None:
         """Say something without waiting for an answer: it steers a running turn, or begins one."""
-        await self._submit({"type": "agent.session.input.message", "input": _messages(input)})
+        await self._submit({"type": "agent.session.input.message", "input": messages(input)})
 
     async def cancel(self) -> None:
         """End the running turn; the session and what was done stay. Without a turn it does nothing."""
@@ -180,8 +175,13 @@ class Session(Generic[OutputT_co]):
             return
         if LEDGER_METADATA in session.metadata:
             journal = await self.sessions.journal()
-            record = await journal.run(journal.journal.ledgers.adopt, session.id, session.metadata)
-            self._has_ledger = record is not None
+            ledgers = journal.journal.ledgers
+            key = None if self._creation is None else self._creation.ledger_key
+            if key is not None:
+                await journal.run(ledgers.bind, key, session.id)
+                self._has_ledger = True
+            else:
+                self._has_ledger = await journal.run(ledgers.adopt, session.id, session.metadata) is not None
         self._is_known = True
 
     async def ledger_edit(self) -> LedgerEdit[Any] | None:
@@ -191,10 +191,11 @@ class Session(Generic[OutputT_co]):
         journal = await self.sessions.journal()
         return await journal.run(journal.journal.ledgers.edit, self.id, self.ledger_type)
 
-    async def turn_ended(self, turn: Turn | None) -> None:
-        """Nothing more of a turn will be submitted."""
+    async def turn_ended(self, turn: Turn | None, items: Sequence[AgentSessionItem]) -> None:
+        """Nothing more of a turn will be submitted; `items` show which results the server took."""
         if turn is not None and self.sessions.has_journal:
-            await (await self.sessions.journal()).turn_ended(self.id, turn.id)
+            answered = [item.call_id for item in items if item.type == "function_call_output"]
+            await (await self.sessions.journal()).turn_ended(self.id, turn.id, answered=answered)
 
     async def run_linked(
         self, agent: Agent[Any], text: str, context: ToolContext[Any], environment: Any
@@ -254,11 +255,11 @@ class Session(Generic[OutputT_co]):
     async def create(self, input: Input) -> str:
         """Create the session with its first input, without following it; returns the id."""
         assert self._creation is not None
-        body, headers = await self._creation.request(_messages(input))
-        session: AgentSession = await persistently(
-            lambda: self.sessions.resource.create(**body, extra_headers=headers),
-            self.sessions.creation_patience,
-        )
+        async with self._creation.request(messages(input)) as (body, headers):
+            session: AgentSession = await persistently(
+                lambda: self.sessions.resource.create(**body, extra_headers=headers),
+                self.sessions.creation_patience,
+            )
         await self.created(session)
         return session.id
 
@@ -268,31 +269,37 @@ class Session(Generic[OutputT_co]):
         def open_first(_: Picture, __: Reader) -> Callable[[], Awaitable[Any]]:
             return first
 
+        is_ours = False
+
         async def first() -> Any:
             from httpx2 import Timeout
 
+            nonlocal is_ours
+            if not is_ours and (self._is_creating or self.exists):
+                raise SessionBusy(self._id or "", "being created")
+            self._is_creating = is_ours = True
             assert self._creation is not None
-            body, headers = await self._creation.request(_messages(input))
             try:
-                return await persistently(
-                    lambda: self.sessions.resource.create(
-                        **body,
-                        stream=True,
-                        stream_options={"include_obfuscation": False},
-                        extra_headers=headers,
-                        timeout=Timeout(SILENCE, connect=10.0),
-                    ),
-                    self.sessions.creation_patience,
-                )
+                async with self._creation.request(messages(input)) as (body, headers):
+                    return await persistently(
+                        lambda: self.sessions.resource.create(
+                            **body,
+                            stream=True,
+                            stream_options={"include_obfuscation": False},
+                            extra_headers=headers,
+                            timeout=Timeout(SILENCE, connect=10.0),
+                        ),
+                        self.sessions.creation_patience,
+                    )
             except BaseException:
-                self._is_creating = False
+                self._is_creating = is_ours = False
                 raise
 
         return open_first
 
     def _saying(self, input: Input) -> Callable[[Picture, Reader], Callable[[], Awaitable[Any]]]:
         key = new_key()
-        message = {"type": "agent.session.input.message", "input": _messages(input)}
+        said = messages(input)
 
         def open_first(picture: Picture, reader: Reader) -> Callable[[], Awaitable[Any]]:
             async def first() -> Any:
@@ -305,6 +312,8 @@ class Session(Generic[OutputT_co]):
                         raise SessionBusy(session_id, session.status)
                     await self.created(session)
                     picture.begin_after(None if newest is None else newest.id)
+                    record = await self.ledger() if self._has_ledger else None
+                    message = {"type": "agent.session.input.message", "input": [*facts_of(record), *said]}
                     await persistently(lambda: self.post([message], key), self.sessions.patience)
                 except BaseException:
                     with suppress(OSError):
@@ -344,9 +353,3 @@ class Session(Generic[OutputT_co]):
         """The present ledger, as the first value of the next session's."""
         record = await self.ledger() if self._has_ledger else None
         return None if record is None else dict(record.value)
-
-
-def _messages(input: Input) -> list[dict[str, Any]]:
-    if isinstance(input, str):
-        return [{"role": "user", "content": [{"type": "input_text", "text": input}]}]
-    return [dict(message) for message in input]

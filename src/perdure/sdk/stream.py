@@ -164,7 +164,7 @@ class RunStream(Generic[OutputT_co]):
                     self._queue.put_nowait((event, True))
         finally:
             await leg.close()
-        await session.turn_ended(picture.turn)
+        await session.turn_ended(picture.turn, picture.items)
 
     def _handed_to(self) -> tuple[HandoffRecord, Handoff[Any]] | None:
         """The handoff of the last leg, read from the items of its turn."""

@@ -32,6 +32,7 @@ INSERT_INBOX = insert_into(inbox)
 INSERT_MODEL_CALL = insert_into(model_calls)
 UPDATE_ITEM = update_where(items, ("status", "data", "private"), "session_id", "pos")
 UPDATE_CALL = update_where(calls, ("state", "result"), "session_id", "call_id")
+UPDATE_CALL_STATE = update_where(calls, ("state",), "session_id", "call_id")
 DROP_INBOX = Statement(
     delete(inbox).where(inbox.c.session_id == bindparam("session_id"), inbox.c.pos == bindparam("pos"))
 )

@@ -223,15 +223,12 @@ class LockedSession:
     def update_call(self, call: CallRow, **changes: Any) -> CallRow:
         changed = replace(call, **changes)
         self.row["open_calls"] += (changed.state == "open") - (call.state == "open")
-        hot.UPDATE_CALL.execute(
-            self.tx.conn,
-            {
-                "key_session_id": self.id,
-                "key_call_id": call.call_id,
-                "state": changed.state,
-                "result": changed.result,
-            },
-        )
+        keys = {"key_session_id": self.id, "key_call_id": call.call_id, "state": changed.state}
+        if changed.result is call.result:
+            # It may be large, and is there already.
+            hot.UPDATE_CALL_STATE.execute(self.tx.conn, keys)
+        else:
+            hot.UPDATE_CALL.execute(self.tx.conn, {**keys, "result": changed.result})
         return changed
 
     def insert_call(self, call: CallRow) -> None:

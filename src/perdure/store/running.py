@@ -8,8 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Connection, select
 
+from perdure.config.prices import NANO
 from perdure.store.configs import load_config
 from perdure.store.pages import PageRequest, Rows, fetch_page
+from perdure.store.spending import NOTHING, Tally
 from perdure.store.tables import sessions, turns, workers
 from perdure.wire.sessions import SessionStatus
 from perdure.wire.turns import TurnStatus
@@ -42,7 +44,10 @@ class SessionOwner(BaseModel):
 
 
 class SessionActivity(BaseModel):
-    """One session at a glance. `owned`: this process runs it now; `inbox`: inputs not yet applied."""
+    """One session at a glance. `owned`: this process runs it now; `inbox`: inputs not yet applied.
+
+    `cost` is estimated, in the currency of the prices; null when nothing is known of it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,6 +60,7 @@ class SessionActivity(BaseModel):
     open_calls: int
     inbox: int
     usage: TokenUsage | None
+    cost: float | None
     turn: RunningTurn | None
     owner: SessionOwner | None
     owned: bool = False
@@ -110,9 +116,17 @@ def _activity(conn: Connection, row: dict[str, object]) -> SessionActivity:
         open_calls=row["open_calls"],
         inbox=row["inbox_count"],
         usage=row["usage"],
+        cost=_cost(row["spent"]),
         turn=turn,
         owner=owner,
     )
+
+
+def _cost(spent: object) -> float | None:
+    tally = Tally(**spent) if isinstance(spent, dict) else NOTHING
+    if tally.unpriced >= tally.calls:
+        return None
+    return round(tally.cost / NANO, 9)
 
 
 def _seconds(microseconds: object) -> int:

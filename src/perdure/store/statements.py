@@ -7,6 +7,8 @@ costs little more than the driver does. Everything else in the store uses SQLAlc
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,6 +21,8 @@ from sqlalchemy.sql import Delete
 from perdure.wire.jsontext import dumps, loads
 
 Convert = Callable[[Any], Any]
+
+_LARGE = 1 << 20
 
 
 def _dump(value: Any) -> str | None:
@@ -39,6 +43,7 @@ class _Compiled:
     columns: tuple[str, ...]
     loads: tuple[tuple[int, Convert], ...]
     cursor: Callable[[Connection], Any]
+    forgets: bool
 
 
 class Statement:
@@ -53,8 +58,12 @@ class Statement:
         compiled = self._for(conn.dialect)
         cursor = compiled.cursor(conn)
         try:
-            cursor.execute(compiled.sql, _bound(compiled, parameters))
-            return int(cursor.rowcount)
+            bound = _bound(compiled, parameters)
+            cursor.execute(compiled.sql, bound)
+            count = int(cursor.rowcount)
+            if compiled.forgets and any(isinstance(each, str) and len(each) > _LARGE for each in bound):
+                _unbind(cursor, compiled)
+            return count
         finally:
             cursor.close()
 
@@ -68,8 +77,10 @@ class Statement:
         finally:
             cursor.close()
         rows: list[dict[str, Any]] = []
-        for values in found:
-            row = list(values)
+        found.reverse()
+        while found:
+            # Each row is let go once it is parsed: its texts may be large.
+            row = list(found.pop())
             for index, load in compiled.loads:
                 row[index] = load(row[index])
             rows.append(dict(zip(compiled.columns, row, strict=True)))
@@ -120,7 +131,17 @@ def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -
         columns=columns,
         loads=tuple(loads),
         cursor=_cursor if dialect.name == "sqlite" else _queueing_cursor,
+        forgets=dialect.name == "sqlite" and isinstance(clause, Update | Insert),
     )
+
+
+def _unbind(cursor: Any, compiled: _Compiled) -> None:
+    """Let go of what a statement was run with: SQLite keeps a copy until the statement is run again.
+
+    Run without keys, an update changes no row and an insert is refused; neither touches the transaction.
+    """
+    with contextlib.suppress(sqlite3.IntegrityError):
+        cursor.execute(compiled.sql, [None] * len(compiled.names))
 
 
 def _cursor(conn: Connection) -> Any:

@@ -53,6 +53,7 @@ CLEAN_EVERY = 45
 LOOK_TWICE_SECONDS = 0.3
 BATCH = 200
 POOL = 4
+POOL_SECONDS = 2.0
 START_SECONDS = 15.0
 RESTART_SECONDS = 1.0
 FORGET_SECONDS = 60.0
@@ -73,7 +74,9 @@ class PostgresWork:
             self._conninfo,
             min_size=1,
             max_size=POOL,
-            timeout=5.0,
+            timeout=POOL_SECONDS,
+            # Else the pauses of the pool grow with an outage, and outlast it by as much again.
+            reconnect_timeout=POOL_SECONDS / 2,
             open=False,
             configure=_configure,
             kwargs={**POSTGRES_TRANSPORT, "application_name": "perdure queue"},
