@@ -72,6 +72,26 @@ def check_database(storage: Storage, session_id: str, streams: list[list[dict[st
                 assert stored[int(number[1]) - 1]["type"] == event["type"], "an event was not stored as said"
 
 
+def check_spending(storage: Storage, session_id: str, *, calls: int, deaths: int) -> None:
+    """The rows of an idle session's model calls, of which `calls` were to be answered, and its counters."""
+    ((spent,),) = storage.query("SELECT spent FROM sessions WHERE id = ?", session_id)
+    counted = json.loads(spent)
+    assert "reserved" not in counted, "a call that has ended is still reserved"
+    rows = storage.query(
+        "SELECT number, outcome, input_tokens, output_tokens FROM model_calls WHERE session_id = ?"
+        " ORDER BY number",
+        session_id,
+    )
+    assert [row[0] for row in rows] == list(range(1, len(rows) + 1)), "the calls are not dense"
+    assert counted["model_calls"] == counted["calls"] == len(rows)
+    outcomes = Counter(row[1] for row in rows)
+    assert outcomes["ok"] == calls, "a step was listed twice or not at all"
+    assert outcomes["cancelled"] <= 1
+    assert outcomes["interrupted"] <= deaths, "more calls were broken off than owners died"
+    assert outcomes["rate_limit_exceeded"] <= 1
+    assert {row[2:] for row in rows if row[1] == "ok"} == {(100, 20)}
+
+
 def _stored_events(storage: Storage, session_id: str) -> list[dict[str, Any]]:
     rows = storage.query("SELECT seq, entries FROM events WHERE session_id = ? ORDER BY seq", session_id)
     stored: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from tests.providers.answers import Answer, Call, Text, Thought, answer
+from tests.providers.answers import Answer, Call, Refusal, Text, Thought, answer
 from tests.providers.responses import ResponsesProvider
 from tests.providers.server import KEY, Recorded, text_of
 
@@ -66,6 +66,7 @@ class Model:
         self.provider.requests.clear()
         self.provider.violations.clear()
         self.hold = Hold(self._loop)
+        self._busy = True
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -79,7 +80,7 @@ class Model:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(DEADLINE)
 
-    def _plan(self, recorded: Recorded) -> Answer:
+    def _plan(self, recorded: Recorded) -> Answer | Refusal:
         entries: list[dict[str, Any]] = recorded.body["input"]
         topics = [n for n, entry in enumerate(entries) if _is_topic(entry)]
         topic = text_of(entries[topics[-1]]["content"])
@@ -87,7 +88,7 @@ class Model:
         calls = [entry for entry in since if entry["type"] == "function_call"]
         return self._tell(topic, calls, since)
 
-    def _tell(self, topic: str, calls: list[dict[str, Any]], since: list[dict[str, Any]]) -> Answer:
+    def _tell(self, topic: str, calls: list[dict[str, Any]], since: list[dict[str, Any]]) -> Answer | Refusal:
         """The answer to a topic, by what was called for it and what was said since."""
         match topic.split(" ")[0]:
             case "Plan":
@@ -98,6 +99,10 @@ class Model:
                 return answer(Text(STORY), delay=0.05)
             case "Hold":
                 return self._hold_on(calls)
+            case "Thanks." if self._busy:
+                # Once, so that a call is made again that has shown nothing.
+                self._busy = False
+                return Refusal(429, "rate_limit_exceeded", "Wait a moment.", headers={"retry-after": "0"})
             case "Wait":
                 return self._held(Text("I have waited."))
             case _:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.providers.server import Recorded
 from tests.providers.server import text_of as content_text
 
-from .database import check_database
+from .database import check_database, check_spending
 from .drive import Drive
 from .model import MODEL, STEERING, STEPS, STORY
 from .witness import Seen, text_of
@@ -77,6 +77,7 @@ def check_scenario(drive: Drive, final: Seen, *, others: int = 0) -> None:
         steps = STEPS[word]
         used = None if turn["usage"] is None else turn["usage"]["total_tokens"]
         assert used == (steps * 120 or None), "a step was charged twice or not at all"
+    check_spending(drive.storage, drive.session_id, calls=sum(STEPS.values()), deaths=len(drive.deaths))
     story = [item for item in final.items if text_of(item) and STORY.startswith(text_of(item))]
     assert story
     assert {item["status"] for item in story} == {"incomplete"}

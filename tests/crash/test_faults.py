@@ -65,7 +65,7 @@ def run_with(faults: list[str], forge: Forge, model: Model, home: Path, url: str
 def test_the_scenario_reaches_every_kind_of_point(points: list[str]) -> None:
     operations = {
         *("create_session_once", "accept_once", "claim", "open_item", "checkpoint_item", "commit_step"),
-        "abandon_step",
+        *("abandon_step", "charge_call"),
     }
     phases = ("before-commit", "after-commit", "after-announce")
     wanted = {f"{operation}:{phase}" for operation in operations for phase in phases}

@@ -12,14 +12,21 @@ when = { after_result_of = "resolve_order" }
 answer = [{ text = "The specialist says: {result.message|nothing}" }]
 
 [[rule]]
+when = { user_contains = "both desks", step = 0 }
+answer = [
+    { call = "transfer_to_billing_specialist", arguments = {} },
+    { call = "transfer_to_shipping_specialist", arguments = {} },
+]
+
+[[rule]]
+when = { after_result_of = "transfer_to_*" }
+answer = [{ text = "Somebody takes over." }]
+
+[[rule]]
 when = { user_contains = "invoice", has_tool = "transfer_to_billing_specialist", step = 0 }
 answer = [
     { call = "transfer_to_billing_specialist", arguments_text = '{"reason": "Wrong sum.","priority": null}' },
 ]
-
-[[rule]]
-when = { after_result_of = "transfer_to_billing_specialist", result_failed = false }
-answer = [{ text = "Billing takes over." }]
 
 [[rule]]
 when = { user_contains = "handoff_record", has_tool = "refund", step = 0 }

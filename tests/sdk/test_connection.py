@@ -78,13 +78,20 @@ def test_nothing_of_openai_reaches_another_server() -> None:
 def test_the_hosted_service_is_used_when_it_is_named() -> None:
     client = connect(None, None, hosted=True)
     assert (str(client.base_url), client.api_key) == ("https://api.openai.com/v1/", "sk-paid")
-    assert Sessions(hosted=True, api_key="other").client.api_key == "other"
+    hosted = Sessions(hosted=True, api_key="other")
+    assert hosted.client.api_key == "other"
+    # That service takes a repeated creation for another one.
+    assert hosted.creation_patience == 0
     with pytest.raises(NoServer, match="needs api_key"):
         connect(None, None, hosted=True, environ={})
 
 
-async def test_the_embedded_engine_uses_no_key_of_the_environment(tmp_path: Path) -> None:
-    async with Sessions(embedded=True, data_dir=tmp_path) as sessions:
+@pytest.mark.parametrize("has_settings", [False, True])
+async def test_the_embedded_engine_uses_no_key_of_the_environment(tmp_path: Path, has_settings: bool) -> None:
+    settings = tmp_path / "perdure.toml"
+    settings.write_text("[limits]\noutput_repairs = 0\n")
+    config = settings if has_settings else None
+    async with Sessions(embedded=True, data_dir=tmp_path, config=config) as sessions:
         with pytest.raises(Exception, match="gpt-6-astra"):
             await sessions.start(Agent(model="gpt-6-astra")).run("Hello")
         result = await sessions.start(Agent(model="scripted")).run("Hello")

@@ -30,6 +30,7 @@ from perdure import (
     UnknownAgent,
     tool,
 )
+from perdure.sdk.answering import Answers
 
 from .conftest import Gate
 from .orders import Resolution
@@ -354,6 +355,28 @@ class TestActions:
         session_id = await sessions.start(caller(elsewhere)).create("elsewhere")
         with pytest.raises(TypeError, match="Approve does not answer a result of elsewhere"):
             await sessions.attach(session_id, caller()).follow(on_action=lambda action: Approve())
+
+
+async def test_a_subagent_is_told_that_functions_are_not_for_it(sessions: Sessions) -> None:
+    session = sessions.attach(await sessions.start(caller(work)).create("work"), caller(work))
+    with pytest.raises(ActionRequired) as required:
+        await sessions.attach(session.id, caller()).follow()
+    (action,) = required.value.actions
+    assert isinstance(action, FunctionCall)
+    answers = Answers(
+        session,
+        await sessions.journal(),
+        limit=1,
+        patience=30,
+        tell=lambda event: None,
+        fail=lambda error: pytest.fail(str(error)),
+        settled=(settled := asyncio.Event()).set,
+    )
+    assert answers.answer(action, from_subagent=True)
+    await settled.wait()
+    said = (await session.follow()).final_output
+    assert said.startswith("It failed: work belongs to the main agent, and a subagent cannot call it.")
+    assert runs_of(session.id) == 0
 
 
 class TestResume:

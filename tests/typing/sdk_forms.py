@@ -111,7 +111,7 @@ def tools(standard: StandardSchema[Any, Attrs]) -> None:
     assert_type(tool(lambda order: order, parameters=standard, name="ship"), Tool[[Attrs], Attrs])
     assert_type(tool(lambda order: order.order_id, parameters=Model, name="ship"), Tool[[Model], str])
     assert_type(tool(described, parameters=Marsh, name="ship").name, str)
-    assert by_signature and with_options and of_data
+    assert_type(with_options.name + of_data.name, str)
 
 
 def agents(standard: StandardSchema[Any, Data]) -> None:

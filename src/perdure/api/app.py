@@ -40,7 +40,6 @@ def create_app(services: Services | None = None) -> FastAPI:
     # Literal segments win over `/v1/agents/{agent_id}`. The routes are the application's own: an
     # included router would match each request a second time.
     for module in (
-        usage,
         status,
         metrics,
         later,

@@ -15,8 +15,8 @@ from perdure.sdk.tool import Failing, check_name, definition, parsed
 
 if TYPE_CHECKING:
     from perdure.sdk.agent import Agent
-    from perdure.sdk.run_once import OnUnknown
     from perdure.sdk.results import RunResult
+    from perdure.sdk.run_once import OnUnknown
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -76,7 +76,7 @@ class Answers:
         self._settled = settled
         self._tasks: dict[CallPair, tuple[asyncio.Task[None], bool]] = {}
         self._begun: set[CallPair] = set()
-        self._sending: set[CallPair] = set()
+        self._ending: set[CallPair] = set()
 
     @property
     def are_open(self) -> bool:
@@ -105,16 +105,16 @@ class Answers:
     def turn_ended(self, turn_id: str) -> None:
         """Nobody waits for the results of a turn any more, except those of background calls.
 
-        What is on its way to the server goes on, because whether it was taken belongs into the journal.
+        What has its result goes on, because whether that was taken belongs in the journal.
         """
         for pair, (task, is_background) in self._tasks.items():
-            if pair.turn_id == turn_id and not is_background and pair not in self._sending:
+            if pair.turn_id == turn_id and not is_background and pair not in self._ending:
                 task.cancel()
 
     async def finish(self) -> None:
         """Wait for the results that are on their way."""
-        sending = [task for pair, (task, _) in self._tasks.items() if pair in self._sending]
-        await asyncio.gather(*sending, return_exceptions=True)
+        ending = [task for pair, (task, _) in self._tasks.items() if pair in self._ending]
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:
         """Stop. What runs counts as begun and not ended, for whoever resumes the session."""
@@ -125,7 +125,7 @@ class Answers:
 
     def _end(self, pair: CallPair) -> None:
         self._tasks.pop(pair, None)
-        self._sending.discard(pair)
+        self._ending.discard(pair)
         self._settled()
 
     async def _guarded(
@@ -177,7 +177,7 @@ class Answers:
         if raised:
             raise raised[0]
         accepted = True
-        self._sending.add(pair)
+        self._ending.add(pair)
 
         async def send(event: dict[str, Any]) -> None:
             nonlocal accepted
@@ -192,6 +192,20 @@ class Answers:
         self._tell(ToolFinished(pair, tool.name, finished.result, accepted))
 
     async def _run(
+        self,
+        fresh: Fresh,
+        tool: Served,
+        value: Any,
+        ledger: LedgerEdit[Any] | None,
+        raised: list[Exception],
+    ) -> ToolResult:
+        try:
+            return await self._outcome(fresh, tool, value, ledger, raised)
+        finally:
+            # What has ended is recorded and offered, even if the turn has ended meanwhile.
+            self._ending.add(fresh.pair)
+
+    async def _outcome(
         self,
         fresh: Fresh,
         tool: Served,
@@ -231,7 +245,7 @@ class Answers:
 
     async def _submit_unrecorded(self, pair: CallPair, name: str, result: ToolResult) -> None:
         """Submit what would come out the same again, so that there is nothing to record."""
-        self._sending.add(pair)
+        self._ending.add(pair)
         accepted = await self._submit(pair, result.event(pair.turn_id, pair.call_id))
         self._tell(ToolFinished(pair, name, result, accepted))
 

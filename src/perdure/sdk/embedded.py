@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator
+import tomllib
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "http://perdure.embedded/v1"
 _PLACES = ("HOME", "XDG_DATA_HOME")
+"""Without providers in a settings file, these are all the variables that count."""
 
 
 @asynccontextmanager
@@ -27,8 +29,8 @@ async def embedded_server(
 ) -> AsyncIterator[AsyncOpenAI]:
     """A running engine over a data directory of its own, and a client of it.
 
-    Without a settings file the built-in scripted model is the only one: keys of providers that happen to be
-    in the environment are not used. A settings file may name them.
+    Without a settings file that names providers, the built-in scripted model is the only one: keys that
+    happen to be in the environment are not used.
 
     Raises:
         ConfigError: the settings are wrong. StoreError: the directory belongs to another server.
@@ -36,7 +38,9 @@ async def embedded_server(
     from httpx2 import AsyncClient
     from openai import AsyncOpenAI
 
-    environ = os.environ if config is not None else {k: v for k, v in os.environ.items() if k in _PLACES}
+    environ: Mapping[str, str] = os.environ
+    if config is None or not _names_providers(Path(config)):
+        environ = {name: value for name, value in os.environ.items() if name in _PLACES}
     settings = load_settings(
         None if config is None else Path(config),
         environ,
@@ -53,3 +57,10 @@ async def embedded_server(
                 yield client
             finally:
                 services.begin_stopping()
+
+
+def _names_providers(config: Path) -> bool:
+    try:
+        return bool(tomllib.loads(config.read_text("utf-8")).get("provider"))
+    except (OSError, ValueError):
+        return True  # what is wrong with the file is told when the settings are loaded

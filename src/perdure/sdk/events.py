@@ -37,7 +37,9 @@ class ToolFinished:
 
 @dataclass(frozen=True)
 class Recovered:
-    """The stream had broken and was opened again; deltas are missing, and nothing else.
+    """The present state was read: at the start of `follow`, and when a stream had broken.
+
+    After a break, deltas are missing, and nothing else.
 
     `session` is the session as it was read, `items` are all items of the turn, as far as they are stored.
     """

@@ -78,13 +78,14 @@ class Leg:
                 else:
                     is_news = self.picture.accept(event)
                     await self._act_on(event)
+                is_over = self.picture.is_idle and not self._has_background
+                if is_over and self._answers is not None:
+                    await self._answers.finish()
                 if is_news:
                     yield event
                 if self.picture.has_failed:
                     raise SessionFailed(self.session.id, self.picture.failure)
-                if self.picture.is_idle and not self._has_background:
-                    if self._answers is not None:
-                        await self._answers.finish()
+                if is_over:
                     return
 
     async def close(self) -> None:

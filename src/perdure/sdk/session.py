@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.sdk import links
 from perdure.sdk.actions import Action, Decision, answer_event
-from perdure.sdk.errors import SdkError, SessionBusy, ToolError
+from perdure.sdk.errors import SdkError, SessionBusy, SessionFailed, ToolError
 from perdure.sdk.handoff import HandoffNote, HandoffRecord, Party, evidence_of, intent_of
 from perdure.sdk.messages import Input, facts_of, messages
 from perdure.sdk.picture import Picture
@@ -308,6 +308,8 @@ class Session(Generic[OutputT_co]):
                 stream = await reader.open(session_id)
                 try:
                     session, newest = await asyncio.gather(self.retrieve(), reader.newest_turn(session_id))
+                    if session.status == "failed":
+                        raise SessionFailed(session_id, session.error)
                     if session.status != "idle":
                         raise SessionBusy(session_id, session.status)
                     await self.created(session)
