@@ -179,8 +179,8 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         {"PERDURE_SERVER_MAX_BODY": "much", "PERDURE_LIMITS_SPEED": "9"},
     )
     assert found == {
-        "colour": "unknown key; allowed: api_key, bus, context, data_dir, database, database_connections, limits,"
-        " log, price, provider, retry, server, work",
+        "colour": "unknown key; allowed: api_key, bus, context, data_dir, database, database_connections,"
+        " limits, log, price, provider, retry, server, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",
         "server.hots": "unknown key; did you mean host? allowed: base_instructions, host, keepalive,"

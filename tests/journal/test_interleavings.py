@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from perdure.sdk.calls import CallPair, ToolResult
 from perdure.sdk.journal import Finished, Fresh, Journal, Running, Unknown
@@ -79,16 +79,17 @@ class Interleavings(RuleBasedStateMachine):
         told = unknown_result(unknown)
         self.results[unknown.pair] = self.journals[process].finish(claimed, told).result
 
-    @rule(process=processes, pair=calls)
-    def run_function(self, process: int, pair: CallPair) -> None:
-        if (process, pair) in self.held and (process, pair) not in self.started:
-            self.started.add((process, pair))
-            self.effects[pair] += 1
+    @precondition(lambda self: self.held.keys() - self.started)
+    @rule(data=st.data())
+    def run_function(self, data: st.DataObject) -> None:
+        process, pair = data.draw(st.sampled_from(sorted(self.held.keys() - self.started, key=str)))
+        self.started.add((process, pair))
+        self.effects[pair] += 1
 
-    @rule(process=processes, pair=calls, succeeds=st.booleans())
-    def finish(self, process: int, pair: CallPair, succeeds: bool) -> None:
-        if (process, pair) not in self.started:
-            return
+    @precondition(lambda self: self.started)
+    @rule(data=st.data(), succeeds=st.booleans())
+    def finish(self, data: st.DataObject, succeeds: bool) -> None:
+        process, pair = data.draw(st.sampled_from(sorted(self.started, key=str)))
         journal = self.journals[process]
         edit = journal.ledgers.edit("s", Counted)
         assert edit is not None
@@ -99,15 +100,16 @@ class Interleavings(RuleBasedStateMachine):
         self.results[pair] = result
         self.counted += succeeds
 
-    @rule(process=processes, pair=calls)
-    def submit(self, process: int, pair: CallPair) -> None:
-        if pair in self.results:
-            self.journals[process].submitted(pair)
+    @precondition(lambda self: self.results)
+    @rule(process=processes, data=st.data())
+    def submit(self, process: int, data: st.DataObject) -> None:
+        self.journals[process].submitted(data.draw(st.sampled_from(sorted(self.results, key=str))))
 
-    @rule(process=processes, pair=calls)
-    def withdraw(self, process: int, pair: CallPair) -> None:
-        if (process, pair) in self.held and (process, pair) not in self.started:
-            self.journals[process].withdraw(self.held.pop((process, pair)))
+    @precondition(lambda self: self.held.keys() - self.started)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        process, pair = data.draw(st.sampled_from(sorted(self.held.keys() - self.started, key=str)))
+        self.journals[process].withdraw(self.held.pop((process, pair)))
 
     @rule(process=processes)
     def die(self, process: int) -> None:
