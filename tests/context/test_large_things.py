@@ -222,7 +222,7 @@ def test_a_message_that_never_fits_fails_its_turn_and_not_the_session(desks: Des
     told = desk.say(session_id, "Short.")
     assert told.turn.status == "completed"
     parts = "All of this is important, says the customer. " * 1500  # about 17,000 tokens
-    with pytest.raises(Exception, match="context_length_exceeded|failed"):
+    with pytest.raises(Exception, match=r"context_length_exceeded|failed"):
         desk.say(session_id, parts)
     turn = desk.sessions.turns.list(session_id, limit=1).data[0]
     assert (turn.status, turn.error.code) == ("failed", "context_length_exceeded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from tests.providers.answers import Call, Plan, Refusal, Text, answer
 from tests.providers.anthropic import AnthropicProvider
 from tests.providers.chat import ChatProvider
 from tests.providers.gemini import GeminiProvider
-from tests.providers.responses import ResponsesProvider
 from tests.providers.server import FakeProvider
 
 from .conftest import Desk, Desks
@@ -84,7 +84,7 @@ def check_presented(body: str) -> None:
         else:
             roles.append(entry["role"])
     asked = [place for place, role in enumerate(roles) if role == "user"]
-    for before, after in zip(asked, asked[1:], strict=False):
+    for before, after in pairwise(asked):
         assert "assistant" in roles[before:after], "an older request looks open"
     newest = json.dumps(entries[asked[-1]])
     numbers = [int(part[:3]) for part in body.split("Question ")[1:]]
@@ -121,10 +121,6 @@ def test_every_wire_accepts_a_compacted_history(desks: Desks, kind: type[FakePro
     session_id = talk(desk, 60)
     check_requests(desk)
     check_items(desk, session_id, 60)
-
-
-def refusing(_: str) -> Plan:
-    return answer(Text("I will not write that.", refusal=True))
 
 
 FAILURES: dict[str, Plan | None] = {
@@ -168,4 +164,67 @@ def test_asynchronous_compaction_leaves_no_gap(desks: Desks) -> None:
         if "Question" in body:
             check_presented(body)
     assert {each["method"] for each in desk.context(session_id)["compactions"]} == {"summary"}
-    assert ResponsesProvider is type(desk.office.provider)
+
+
+def test_a_switch_to_a_small_model_summarises_the_history_in_pieces(desks: Desks) -> None:
+    settings = '[context]\npin_paths = { total = "lookup_order:$.total" }\n'
+    desk = desks(settings=settings, table={"context_window": 200_000}, context_window=200_000)
+    config = desk.server.config
+    small = '[provider.model."fake-small"]\ncontext_window = 8192\n'
+    config.write_text(f"{config.read_text()}\n{small}")
+    desk.server.restart()
+    desk.client.base_url = desk.server.base_url
+    session_id = desk.open(OPENING, metadata=PINS)
+    for turn in range(1, 40):
+        if turn % 10 == 0:
+            desk.office.look_up(f"B-{2000 + turn}", "Packed.")
+        desk.say(session_id, question(turn) + "Tell me all. " * 60, lambda _, n=turn: result(n))
+    assert desk.office.summaries == []
+    desk.sessions.update(session_id, agent={"model": "fake-small"})
+    assert desk.say(session_id, "And now in short?").turn.status == "completed"
+    pieces = desk.office.summaries
+    assert len(pieces) > 1
+    assert all("A summary of what came before" in body for body in pieces[1:])
+    small_ones = [body for body in (*desk.office.requests, *pieces) if '"model": "fake-small"' in body]
+    assert small_ones[-1] == pieces[-1]
+    assert max(len(body.encode()) // 4 for body in small_ones) < 8192
+    (compaction,) = desk.context(session_id)["compactions"]
+    assert compaction["model"] == {"provider": "fake", "model": "fake-small"}
+    last = desk.office.requests[-1]
+    for turn in (10, 20, 30):
+        assert f"total: {turn}.50 (result of lookup_order" in last, "what a path finds is always told"
+
+
+def test_another_model_may_write_the_summaries(desks: Desks) -> None:
+    desk = desks(settings='[context]\nsummary_model = "fake-writer"\n')
+    session_id = talk(desk, 30)
+    check_requests(desk)
+    assert all('"model": "fake-writer"' in body for body in desk.office.summaries)
+    assert all('"model": "fake"' in body for body in desk.office.requests)
+    models = {each["model"]["model"] for each in desk.context(session_id)["compactions"]}
+    assert models == {"fake-writer"}
+
+
+def test_a_compaction_changes_nothing_but_the_messages(desks: Desks) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    text = {"format": {"type": "json_schema", "schema": schema}, "verbosity": "low"}
+    agent = {"instructions": "Be exact.", "text": text, "reasoning": {"effort": "low"}}
+    desk = desks()
+    told = [answer(Text(json.dumps({"answer": "All is well. " * 60}))) for _ in range(31)]
+    desk.office.plans += told
+    session_id = desk.open(OPENING, agent=agent, metadata=PINS)
+    for turn in range(1, 31):
+        assert desk.say(session_id, question(turn)).turn.status == "completed"
+    check_requests(desk)
+    bodies = [json.loads(body) for body in desk.office.requests]
+    for body in bodies:
+        assert {**body, "input": None} == {**bodies[0], "input": None}
+    for summary in map(json.loads, desk.office.summaries):
+        assert "format" not in summary["text"], "a summary is no answer in the agent's format"
+        assert summary["instructions"] == bodies[0]["instructions"]
+        assert summary["tools"] == bodies[0]["tools"]

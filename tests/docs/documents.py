@@ -19,7 +19,8 @@ DOCUMENTS = sorted(
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-_COMMENT = re.compile(r"<!--\s*(.*?)\s*-->\n\Z", re.DOTALL)
+# Never across the end of a comment: the search would begin at the first one of the document.
+_COMMENT = re.compile(r"<!--\s*((?:(?!-->).)*?)\s*-->\n+\Z", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\[]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*?)\s*$", re.MULTILINE)
 

@@ -4,7 +4,8 @@ Without `PERDURE_FAULT` in the environment a fault point does nothing. Its value
 `name`, `name=kill` or `name=stop`, with `#n` behind the name for the n-th time it is reached:
 `commit_step:after-commit#2=kill`. Store operations have the points `<operation>:before-commit`,
 `<operation>:after-commit` and `<operation>:after-announce`; the loop has `model:before-call`,
-`model:first-output` and `model:after-call`.
+`model:first-output` and `model:after-call`, and `compaction:before-call` and `compaction:after-call`
+around the call that writes a summary.
 
 `PERDURE_FAULT_LOG` names a file to which each point is written, one line each time it is reached.
 """
