@@ -12,7 +12,19 @@ from pathlib import Path
 
 import orjson
 
-from bench import clusters, deltas, dispatch, fanout, growth, pages, startup, subscribers, turns, waiting
+from bench import (
+    clusters,
+    context,
+    deltas,
+    dispatch,
+    fanout,
+    growth,
+    pages,
+    startup,
+    subscribers,
+    turns,
+    waiting,
+)
 from bench.machine import Work, cores, describe, fixed_work_seconds, raise_file_limit
 from bench.report import Result, Row, as_data, as_lines, record
 
@@ -28,6 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "page-latency": pages.measure,
     "start-up": startup.measure,
     "growth": growth.measure,
+    "context": context.measure,
     "stores": clusters.measure_stores,
     "takeover": clusters.measure_takeover,
     "recovery": clusters.measure_recovery,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from typing import Any
 
 import httpx2
@@ -13,7 +15,7 @@ from tests.server import ServerProcess
 from .inputs import NONE, message
 from .rawhttp import Headers, RawResponse, exchange, plain_headers
 from .sessions import answers, create_idle, user_texts
-from .watch import until_status
+from .watch import DEADLINE, until_status
 
 VALID: Any = {"agent": {"model": "echo"}, "environment": NONE, "input": "Hello."}
 
@@ -324,3 +326,53 @@ def test_the_api_description_is_complete_json(server: ServerProcess) -> None:
     document = httpx2.get(f"{server.url}/openapi.json").json()
     assert document["openapi"].startswith("3.")
     assert "/v1/agents/sessions/{session_id}/events" in document["paths"]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=1_0", "limit=%2B5", "limit=%205", "limit=1&limit=2", "order=asc&order=desc"]
+)
+def test_a_query_is_taken_as_it_is_written_and_once(raw: httpx2.Client, query: str) -> None:
+    answer = raw.get(f"/agents/sessions?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == query.split("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("PUT", "/agents/sessions", {"GET", "POST"}), ("PUT", "/agents/sessions/s/events", {"GET", "POST"})],
+)
+def test_a_refused_method_names_every_allowed_one(
+    raw: httpx2.Client, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = raw.request(method, path)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+def test_an_upgrade_to_a_websocket_is_an_ordinary_request(raw: httpx2.Client) -> None:
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    answer = raw.get("/agents/nothing", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+def test_a_client_that_leaves_in_mid_body_is_no_fault_of_the_server(
+    raw: httpx2.Client, server: ServerProcess
+) -> None:
+    before = server.stderr().count("Traceback")
+    head = "\r\n".join(f"{name}: {value}" for name, value in plain_headers(server.api_key))
+    with socket.create_connection(server.address) as left:
+        left.sendall(
+            f"POST /v1/agents/sessions HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: 100\r\n\r\n{{".encode()
+        )
+    # Requests are counted when they end: this one has, once the count says so.
+    deadline = time.monotonic() + DEADLINE
+    wanted = 'perdure_http_requests_total{code="none",method="POST",route="/v1/agents/sessions"}'
+    root = str(raw.base_url).removesuffix("/v1/")
+    while wanted not in raw.get(f"{root}/metrics").text:
+        assert time.monotonic() < deadline
+    assert server.stderr().count("Traceback") == before

@@ -108,7 +108,14 @@ def test_three_hundred_turns_in_a_window_of_8k(desks: Desks, turns: int) -> None
     assert seen["tokens"]["total"] < seen["room"]["window"] == 8192
     assert {pin["value"] for pin in seen["pins"] if pin["kind"] == "application"} == set(PINS.values())
     found = [pin["value"] for pin in seen["pins"] if pin["kind"] == "rule"]
-    assert {"A-1042", "129.90"} <= set(found) or len(found) >= 100, "facts of the user are found by rule"
+    orders = [int(value[2:]) for value in found if value.startswith("B-")]
+    assert orders == sorted(orders, reverse=True), "the newest-referenced facts come first"
+    note = json.loads(desk.office.requests[-1])["input"][0]["content"][0]["text"]
+    shown = [
+        line for line in note.splitlines() if line.startswith("- ") and "(result of lookup_order" in line
+    ]
+    assert 5 < len(shown) < len(found)
+    assert sum(map(len, shown)) < 4 * 8192 // 12, "facts that were found take no more than their room"
     # Usage holds what the summaries used as well.
     session = desk.sessions.retrieve(session_id)
     sent = sum(len(body.encode()) // 4 for body in (*desk.office.requests, *desk.office.summaries))
@@ -197,7 +204,7 @@ def test_a_switch_to_a_small_model_summarises_the_history_in_pieces(desks: Desks
 
 def test_another_model_may_write_the_summaries(desks: Desks) -> None:
     desk = desks(settings='[context]\nsummary_model = "fake-writer"\n')
-    session_id = talk(desk, 30)
+    session_id = talk(desk, 45)
     check_requests(desk)
     assert all('"model": "fake-writer"' in body for body in desk.office.summaries)
     assert all('"model": "fake"' in body for body in desk.office.requests)

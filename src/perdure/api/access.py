@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
+from pydantic_core import PydanticKnownError
 
 from perdure.api.keyring import Caller
 from perdure.api.services import Services
@@ -27,8 +28,18 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
+def _digits(value: Any) -> Any:
+    """A number in a query as JSON would write it: no sign, blanks or underscores."""
+    if isinstance(value, str) and not (value.isascii() and value.isdecimal()):
+        raise PydanticKnownError("int_parsing")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_digits)]
+
+
 async def _page(
-    limit: Annotated[int, Query(ge=1, le=100, description="How many entries a page holds.")] = 20,
+    limit: Annotated[Count, Query(ge=1, le=100, description="How many entries a page holds.")] = 20,
     order: Annotated[Literal["asc", "desc"], Query(description="By creation.")] = "desc",
     after: Annotated[str | None, Query(description="An id of the list; the page starts behind it.")] = None,
 ) -> PageRequest:

@@ -35,6 +35,9 @@ async def activity(
     return page_response(Rows(shown, rows.has_more))
 
 
+activity.repeatable = ("status",)  # type: ignore[attr-defined]
+
+
 @routes.post(
     "/{session_id}/stop",
     status_code=202,

@@ -10,6 +10,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from perdure.store.engine import StoreError
@@ -62,6 +63,13 @@ async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send
     await error_response(error)(scope, receive, send)
 
 
+def _allowed(request: Request) -> str:
+    """The methods of the request's path, each of which is a route of its own."""
+    matching = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    methods = {method for route in matching if route.path == matching[0].path for method in route.methods}
+    return ", ".join(sorted(methods))
+
+
 def install(app: FastAPI) -> None:
     """Answer every exception a route may raise with the error envelope."""
 
@@ -85,5 +93,5 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return error_response(MethodNotAllowed(request.method, error.headers or {}))
+            return error_response(MethodNotAllowed(request.method, {"Allow": _allowed(request)}))
         return error_response(NotFound())

@@ -10,6 +10,7 @@ import logging
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.api.errors import send_error
@@ -59,6 +60,8 @@ class Gate:
                 await self._app(scope, receive, send_with_id)
             except ApiError as error:
                 await send_error(error, scope, receive, send_with_id)
+            except ClientDisconnect:
+                log.debug("the client of %s %s has left", scope["method"], scope["path"])
             except Exception:
                 log.exception("%s %s failed", scope["method"], scope["path"])
                 if started:

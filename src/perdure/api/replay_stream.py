@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from perdure.api.access import UseCaller, UseServices
+from perdure.api.access import Count, UseCaller, UseServices
 from perdure.api.keyring import Caller
 from perdure.api.routing import router
 from perdure.api.services import Services
@@ -20,7 +20,7 @@ from perdure.live.hub import Subscription
 from perdure.store.locked import event_id
 from perdure.store.replay import Replayed, read_events, sequence_of
 from perdure.store.snapshots import Snapshot
-from perdure.wire.events import ItemAdded, SessionEvent
+from perdure.wire.events import ContentPartAdded, Event, ItemAdded, SessionEvent
 from perdure.wire.pages import Page
 
 routes = router("/perdure/v1/sessions/{session_id}", "extensions")
@@ -34,7 +34,7 @@ async def stored_events(
     services: UseServices,
     caller: UseCaller,
     session_id: str,
-    limit: Annotated[int, Query(ge=1, le=1000, description="About how many events a page holds.")] = 100,
+    limit: Annotated[Count, Query(ge=1, le=1000, description="About how many events a page holds.")] = 100,
     after: Annotated[str | None, Query(description="An event_id; the page starts behind it.")] = None,
 ) -> Response:
     """Stored events of a session, oldest first; deltas are never stored."""
@@ -73,10 +73,10 @@ async def _stretches(
     services: Services, caller: Caller, subscription: Subscription, snapshot: Snapshot, first: Replayed
 ) -> AsyncIterator[list[Frame]]:
     session_id = subscription.session_id
-    added: set[str] = set()
+    added: set[str | None] = set()
     stretch = first
     while True:
-        added.update(each.event.item.id for each in stretch.events if isinstance(each.event, ItemAdded))
+        added.update(_begun(each.event) for each in stretch.events)
         yield [EventFrame(each.seq, each.event) for each in stretch.events]
         if not stretch.more:
             break
@@ -95,3 +95,14 @@ async def _stretches(
             frames.item(item, subscription)
     subscription.forget_beginning()
     yield frames.frames
+
+
+def _begun(event: Event) -> str | None:
+    """The item that an event begins: nothing of its text can have been delivered before."""
+    match event:
+        case ItemAdded():
+            return event.item.id
+        case ContentPartAdded():
+            return event.item_id
+        case _:
+            return None

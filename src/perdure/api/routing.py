@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -12,9 +13,11 @@ from fastapi.routing import APIRoute
 from perdure.api.errors import ERROR_RESPONSES
 from perdure.api.services import Services
 from perdure.wire.body import parse_json
-from perdure.wire.errors import InvalidRequest, PayloadTooLarge
+from perdure.wire.errors import InvalidRequest, PayloadTooLarge, RequestTimeout
 
 METADATA_KEY = re.compile(r"metadata\[(.*)\]", re.DOTALL)
+# The longest silence in the middle of a body.
+BODY_SECONDS = 60.0
 JSON_TYPE = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECASE)
 
 
@@ -25,18 +28,24 @@ class StrictRoute(APIRoute):
         return bool(getattr(self.endpoint, "filters_metadata", False) and METADATA_KEY.fullmatch(name))
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        # A hot route may read its request itself: solving dependencies costs more than such a route does.
-        handle = getattr(self.endpoint, "reads_request", None) or super().get_route_handler()
+        solve = super().get_route_handler()
         reads_body = self.body_field is not None
         known = {parameter.alias for parameter in self.dependant.query_params}
         known |= {name for each in self.dependant.dependencies for name in _query_names(each)}
 
         async def strict(request: Request) -> Response:
-            for name in request.query_params:
+            repeatable = getattr(self.endpoint, "repeatable", ())
+            given: set[str] = set()
+            for name, _ in request.query_params.multi_items():
                 if name not in known and not self._filters(name):
                     raise InvalidRequest(f"Unknown parameter: '{name[:64]}'.", param=name[:64])
+                if name in given and name not in repeatable:
+                    raise InvalidRequest(f"'{name[:64]}' is given twice.", param=name[:64])
+                given.add(name)
             if reads_body:
                 request = await _with_json(request)
+            # A hot route may read its request itself: solving dependencies costs more than it does.
+            handle = getattr(self.endpoint, "reads_request", solve)
             return await handle(request)
 
         return strict
@@ -71,12 +80,19 @@ async def _read_body(request: Request, limit: int) -> bytes:
         raise PayloadTooLarge(limit)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                chunk = await anext(stream, None)
+        except TimeoutError:
+            raise RequestTimeout(BODY_SECONDS) from None
+        if chunk is None:
+            return b"".join(chunks)
         size += len(chunk)
         if size > limit:
             raise PayloadTooLarge(limit)
         chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def router(prefix: str, tag: str) -> APIRouter:

@@ -117,6 +117,7 @@ async def serve(
                     proxy_headers=False,  # nothing here looks at the client's address
                     date_header=False,
                     lifespan="off",
+                    ws="none",
                     timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace),
                     timeout_keep_alive=75,
                 ),

@@ -227,7 +227,14 @@ def delete_session(tx: Tx, session_id: str, project_id: str) -> bool:
     known = tx.conn.execute(_SESSION, {"session_id": session_id}).first()
     if known is not None and known.deleted_us is not None and known.project_id == project_id:
         return True
-    session = LockedSession.lock(tx, session_id, project_id=project_id)
+    try:
+        session = LockedSession.lock(tx, session_id, project_id=project_id)
+    except SessionGone:
+        # Deleted while this one waited for the lock?
+        known = tx.conn.execute(_SESSION, {"session_id": session_id}).first()
+        if known is None or known.project_id != project_id:
+            raise
+        return True
     waiting_input = session.inbox()
     if any(row["kind"] == "cancel" for row in waiting_input):
         return False

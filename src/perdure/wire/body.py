@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
@@ -71,7 +72,7 @@ def _explain(raw: bytes, fault: str) -> InvalidRequest:
         return InvalidRequest(
             f"Duplicate key '{_bounded(key)}' in the JSON body at line {line} column {column}. Give every "
             "key once.",
-            param=_bounded(key),
+            param=_path_of_duplicate(raw) or _bounded(key),
         )
     try:
         raw.decode("utf-8")
@@ -94,6 +95,40 @@ def _explain(raw: bytes, fault: str) -> InvalidRequest:
             "null."
         )
     return InvalidRequest(f"Invalid JSON body: {what} at line {line} column {column}.")
+
+
+class _Repeated(dict[str, Any]):
+    """An object in which `key` is given more than once."""
+
+    key = ""
+
+
+def _mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    names = [name for name, _ in pairs]
+    marked = _Repeated(made)
+    marked.key = next(name for number, name in enumerate(names) if name in names[:number])
+    return marked
+
+
+def _path_of_duplicate(raw: bytes) -> str | None:
+    """Where a key is repeated; None for a body that cannot be read even so."""
+    try:
+        root = json.loads(raw, object_pairs_hook=_mark)
+    except (ValueError, RecursionError):
+        return None
+    todo: list[tuple[str, Any]] = [("", root)]
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, _Repeated):
+            return f"{path}.{_bounded(value.key)}".lstrip(".")
+        if isinstance(value, dict):
+            todo += [(f"{path}.{_bounded(name)}".lstrip("."), member) for name, member in value.items()]
+        elif isinstance(value, list):
+            todo += [(f"{path}[{number}]", member) for number, member in enumerate(value)]
+    return None
 
 
 def _has_lone_surrogate(raw: bytes) -> bool:

@@ -80,6 +80,19 @@ class PayloadTooLarge(InvalidRequest):
         )
 
 
+class RequestTimeout(ApiError):
+    """408: the client stopped in the middle of the request's body."""
+
+    status = 408
+    type = "invalid_request_error"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Nothing came of the request's body for {seconds:.0f} seconds. Send the request again.",
+            code="request_timeout",
+        )
+
+
 class InvalidBeta(InvalidRequest):
     """The beta header is missing or names another version."""
 

@@ -87,8 +87,8 @@ def _check_function(tool: FunctionTool, index: int, names: set[str], *, can_sear
     check_object_schema(tool.parameters, index, "parameters", combinators=True)
     if tool.defer_loading and not can_search:
         raise refusal(
-            "Invalid '{param}': a deferred function can only be found with the tool_search tool. Add "
-            '{"type": "tool_search"} to the tools, or set defer_loading to false.',
+            "Invalid '{param}': a deferred function can only be found with the tool_search tool. Set "
+            'defer_loading to false, or add {"type": "tool_search"} to the tools where it is served.',
             index,
             "defer_loading",
         )
