@@ -366,9 +366,8 @@ def test_a_client_that_leaves_in_mid_body_is_no_fault_of_the_server(
     before = server.stderr().count("Traceback")
     head = "\r\n".join(f"{name}: {value}" for name, value in plain_headers(server.api_key))
     with socket.create_connection(server.address) as left:
-        left.sendall(
-            f"POST /v1/agents/sessions HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: 100\r\n\r\n{{".encode()
-        )
+        request = f"POST /v1/agents/sessions HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: 100"
+        left.sendall(f"{request}\r\n\r\n{{".encode())
     # Requests are counted when they end: this one has, once the count says so.
     deadline = time.monotonic() + DEADLINE
     wanted = 'perdure_http_requests_total{code="none",method="POST",route="/v1/agents/sessions"}'

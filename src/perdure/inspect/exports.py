@@ -38,7 +38,19 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A session as it was read. `session` is None when only items are known."""
+    """A session as it was read, resources as the server showed them and oldest first.
+
+    Attributes:
+        session: the session; None when only items are known.
+        turns, items: those of the root agent.
+        subagents: the shares of the subagents.
+        inputs: input events as the application sent them, refused ones included.
+        events: stored events; None when they were not read.
+        ledger: the application's ledger.
+        journal: the calls of the tool journal; None without one.
+        settled: False when the session changed while it was read.
+        exported_at: when it was read, in seconds since 1970.
+    """
 
     session: Resource | None
     turns: tuple[Resource, ...] = ()

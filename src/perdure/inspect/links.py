@@ -22,7 +22,11 @@ Severity = Literal["problem", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not what it seems. `kind` is one of `perdure.inspect.kinds.KINDS`."""
+    """Something that is not what it seems.
+
+    `kind` is one of `perdure.inspect.KINDS`, or, found beside a journal, of `perdure.sdk.reconcile.KINDS`.
+    `text` is a sentence for people; `item_ids` are the items it is about, if they have ids.
+    """
 
     kind: str
     severity: Severity
@@ -46,7 +50,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result, from an item, an input event, or the application's journal (`place` is None then)."""
+    """A result, from an item, an input event, or the application's journal (`place` is None then).
+
+    `success` is None when that is not known. `output` and `error` are as they were read, of which one
+    should be None, and `output` text or a list of content parts.
+    """
 
     call_id: str | None
     turn_id: str | None
@@ -59,7 +67,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call with its results. `place` is None for one that only `required_actions` lists."""
+    """A function call with its results. `place` is None for one that only `required_actions` lists.
+
+    `arguments` are as the item, or the required action, has them. `state` is a
+    `CallState`: owed, answered, failed, dropped, mismatched, unanswered or unknown.
+    """
 
     call_id: str | None
     turn_id: str | None

@@ -44,7 +44,10 @@ def open_store(url: str) -> Iterator[StoreReader]:
 
 
 class StoreReader:
-    """Reads sessions of every project through the store's own functions."""
+    """Reads sessions of every project; made by `open_store`, and usable inside of it.
+
+    Its methods raise `Unreadable` for a session that is not there.
+    """
 
     is_snapshot = True
 

@@ -21,6 +21,7 @@ class FunctionCall:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"a result of {self.name} ({self.call_id})"
 
 
@@ -37,6 +38,7 @@ class McpApproval:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"an approval of {self.server_label}.{self.name or 'a tool'} ({self.request_id})"
 
 
@@ -72,6 +74,7 @@ class BrowserSignIn:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"a sign-in ({self.request_id})"
 
 
@@ -86,6 +89,7 @@ class BrowserOrigin:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"access to {self.origin} ({self.request_id})"
 
 
@@ -97,6 +101,7 @@ class EnvironmentConnection:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"the environment {self.environment_id} to connect"
 
 
@@ -109,12 +114,14 @@ class OtherAction:
 
     @property
     def summary(self) -> str:
+        """What is waited for, in words for people; without arguments."""
         return f"an action of kind {self.type}"
 
 
 Action: TypeAlias = (
     FunctionCall | McpApproval | BrowserSignIn | BrowserOrigin | EnvironmentConnection | OtherAction
 )
+"""What a session can wait for. `summary` says it in words; the ids are those of the protocol."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,14 @@ class AgentToolOptions(TypedDict, total=False):
 
 
 class AgentTool(Generic[T_co]):
-    """Made by `Agent.as_tool`."""
+    """An agent that another one can call. Made by `Agent.as_tool`, for the `tools` of that one.
+
+    Attributes:
+        agent: who is called.
+        name: what the model calls.
+        schema: of the arguments.
+        timeout: seconds that a call may take; None for no limit.
+    """
 
     # The session of a call is found again by the call, so asking twice has one effect.
     idempotent = True

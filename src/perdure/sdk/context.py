@@ -39,18 +39,22 @@ class ToolContext(Generic[LedgerT]):
 
     @property
     def session_id(self) -> str:
+        """The session that the call is of."""
         return self.pair.session_id
 
     @property
     def turn_id(self) -> str:
+        """The turn that the call is of."""
         return self.pair.turn_id
 
     @property
     def call_id(self) -> str:
+        """The call. The same at each try of it."""
         return self.pair.call_id
 
     @property
     def has_ledger(self) -> bool:
+        """Whether the session was started with a ledger."""
         return self._ledger is not None
 
     @property

@@ -106,7 +106,14 @@ class HandoffOptions(TypedDict, total=False):
 
 
 class Handoff(Generic[OutputT_co]):
-    """Made by `handoff`. `agent` is whom the conversation goes to."""
+    """A way to another agent. Made by `handoff`, for the `handoffs` of an agent.
+
+    Attributes:
+        agent: whom the conversation goes to.
+        name: what the model calls.
+        schema: of what the model hands over.
+        timeout: seconds that a call may take; None for no limit.
+    """
 
     background = False
     defer_loading = False

@@ -46,10 +46,12 @@ class RunResult(Generic[OutputT_co]):
 
     @property
     def session_id(self) -> str:
+        """The session that the turn is of: the target's after a handoff."""
         return self.turn.session_id
 
     @property
     def turn_id(self) -> str:
+        """The last turn."""
         return self.turn.id
 
     @property
