@@ -40,7 +40,7 @@ def test_a_cancel_without_a_worker_ends_the_turn(make_cluster: MakeCluster, mode
     assert seen.ended == ["cancelled"]
     assert [kind_of(item) for item in seen.items] == ["user", "assistant"]
     assert seen.items[-1]["status"] == "incomplete"
-    drive.say("Thanks.")
+    drive.say("Good morning.")
     cluster.workers[1].start()
     final = until_idle(drive, 2)
     assert final.ended == ["cancelled", "completed"]

@@ -30,8 +30,7 @@ def close_item(
     item = session.update_item(item, data=data, status=status, private=private)
     where = _place(item)
     if item.type == "message":
-        # The one part was said to be there before it had any text.
-        for index, part in enumerate(data["content"] or [{"text": ""}]):
+        for index, part in enumerate(data["content"]):
             text = part["text"]
             where["content_index"] = index
             session.say_part(wire.OutputTextDone(**where, text=text), item)
