@@ -14,7 +14,7 @@ from openai import OpenAI
 from tests.crash.database import Storage
 from tests.crash.drive import DEADLINE, PAUSE
 from tests.crash.forge import Forge
-from tests.crash.model import Model
+from tests.crash.model import MODEL, Model
 from tests.postgres import PostgresServer
 from tests.process import free_port
 
@@ -99,6 +99,14 @@ class Part:
             assert time.monotonic() < deadline, f"{self.name} answers {found}: {self.forge.stderr()}"
             time.sleep(PAUSE)
 
+    def check_refusal(self) -> None:
+        """While the database is away, input is refused with a 503 that says so, and nothing else."""
+        body = {"agent": {"model": MODEL}, "environment": {"type": "none"}, "input": "Is anybody there?"}
+        headers = {"Authorization": f"Bearer {self.api_key}", "OpenAI-Beta": "agents=v1"}
+        answer = httpx2.post(f"{self.base_url}/agents/sessions", json=body, headers=headers, timeout=DEADLINE)
+        assert answer.status_code == 503, f"{self.name} answers {answer.text}: {self.forge.stderr()}"
+        assert answer.json()["error"]["type"] == "server_error"
+
 
 class Cluster:
     """See the module's text. Nothing is started yet."""
@@ -143,10 +151,11 @@ class Cluster:
             part.kill()
 
     def bring_back(self, server: PostgresServer) -> None:
-        """Let every node say that it is not ready, and start the database that was killed."""
+        """Let every node say that it is away and refuse input; then start the database that was killed."""
         try:
             for node in self.nodes:
                 node.wait_ready(503)
+                node.check_refusal()
         finally:
             server.start()
         for node in self.nodes:
