@@ -118,13 +118,15 @@ def test_a_forked_child_is_another_owner_and_leaves_the_parents_alone(tmp_path: 
 def test_a_child_that_outlives_its_parent_keeps_no_lock(tmp_path: Path) -> None:
     location = str(tmp_path / "journal.db")
     code = BEGIN.replace(
-        "sys.stdin.read()", "import os\nif os.fork() == 0:\n    sys.stdin.read()\nos._exit(0)"
+        "sys.stdin.read()",
+        "import os\nif os.fork() == 0:\n    print('forked', flush=True)\n    sys.stdin.read()\nos._exit(0)",
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "Fresh\n"
+        assert process.stdout.readline() == "forked\n", "the child has let go of what it shares"
         process.wait(60)
         with Journal.open(location) as journal:
             assert isinstance(journal.begin(PAIR, "pay", {}), Unknown)
