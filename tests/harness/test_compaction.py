@@ -12,7 +12,7 @@ from tests.harness.histories import History
 from perdure.config.settings import Settings
 from perdure.harness.checks import check_request
 from perdure.harness.conversation import Conversation
-from perdure.harness.cuts import cut_places, find_cut, is_user_message
+from perdure.harness.cuts import cut_places, find_cut, is_request
 from perdure.harness.entries import Shape, Shown, make_entries
 from perdure.harness.excerpts import byte_size, byte_slice, clip, excerpt
 from perdure.harness.facts import gather_facts, pin_paths, pinned_facts
@@ -87,7 +87,7 @@ def test_a_cut_keeps_the_newest_input_and_carries_what_is_being_done(turns: list
             continue
         assert shown[: len(cut.prefix)] == list(cut.prefix)
         assert 0 < len(cut.prefix) < len(shown), "the newest step or input stays"
-        asked = [row for row in cut.prefix if is_user_message(row) and row.turn_id == running]
+        asked = [row for row in cut.prefix if is_request(row) and row.turn_id == running]
         assert list(cut.carried) == asked
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,14 @@ def kinds(found: list[Drift]) -> list[str]:
 
 
 SOUND = facts(asked(), answered())
+RECORD = LedgerRecord(
+    "ledger_1", "sess_1", 1, {"order_id": "A-1042"}, "turn_1", "call_1", pinned=("order_id",)
+)  # fmt: skip
+
+
+def pinned(order_id: str) -> SessionFacts:
+    """The same with a pinned fact of the server."""
+    return replace(SOUND, session={**SOUND.session, "metadata": {"perdure.pin.order_id": order_id}})
 
 
 def test_where_everything_agrees_nothing_is_told() -> None:
@@ -104,12 +113,15 @@ def test_where_everything_agrees_nothing_is_told() -> None:
         (SOUND, {**LEDGER, "order_id": "A-1043"}, [entry()], "id_not_in_context"),
         (SOUND, {**LEDGER, "order_id": "A-104"}, [entry()], "id_not_in_context"),
         (SOUND, {**LEDGER, "compact_checkpoint": "after_turn_1"}, [entry()], "id_not_in_context"),
+        (SOUND, RECORD, [entry()], "pin_differs"),
+        (pinned("A-1043"), RECORD, [entry()], "pin_differs"),
+        (pinned("A-1042"), replace(RECORD, value={"order_id": None}), [entry()], "pin_differs"),
     ],
 )
 def test_each_drift_is_told_alone(
-    found: SessionFacts, ledger: dict[str, Any], calls: list[dict[str, Any]], kind: str
+    found: SessionFacts, ledger: dict[str, Any] | LedgerRecord, calls: list[dict[str, Any]], kind: str
 ) -> None:
-    assert kinds(reconcile(found, ledger, calls)) == [kind]
+    assert kinds(reconcile(found, ledger, calls, keeps_pins=True)) == [kind]
 
 
 def test_every_kind_is_tested_above() -> None:
@@ -137,6 +149,16 @@ def test_pinned_fields_are_looked_for_whatever_their_name() -> None:
     )
     (drift,) = reconcile(SOUND, record, [entry()])
     assert (drift.kind, drift.field) == ("id_not_in_context", "amount")
+
+
+def test_a_pinned_fact_is_seen_whatever_was_compacted() -> None:
+    compacted = replace(RECORD, compact_checkpoint="after_turn_1")
+    assert reconcile(pinned("A-1042"), compacted, [entry()], keeps_pins=True) == []
+    assert kinds(reconcile(SOUND, compacted, [entry()])) == ["id_not_in_context"]
+
+
+def test_where_no_facts_are_kept_none_is_missed() -> None:
+    assert reconcile(SOUND, RECORD, [entry()]) == []
 
 
 def test_an_approval_can_be_awaited() -> None:

@@ -1,17 +1,20 @@
-"""A fake provider of the OpenAI Responses protocol."""
+"""A fake provider of the OpenAI Responses protocol, with its compactions."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from tests.providers.answers import Answer, Call, Failure, Output, Text, Thought, Usage, pieces
+from aiohttp import web
+from tests.providers.answers import Answer, Call, Failure, Output, Refusal, Text, Thought, Usage, pieces
 from tests.providers.command import run
-from tests.providers.responses_rules import Minted, check_request
-from tests.providers.server import FakeProvider
+from tests.providers.responses_rules import Minted, check_compact_request, check_request
+from tests.providers.server import FakeProvider, Recorded
 
 Item = dict[str, Any]
 Event = dict[str, Any]
@@ -19,7 +22,11 @@ CREATED_AT = 1_760_000_000
 
 
 class ResponsesProvider(FakeProvider):
-    """Serves `POST /v1/responses`; see `FakeProvider`."""
+    """Serves `POST /v1/responses` and `POST /v1/responses/compact`; see `FakeProvider`.
+
+    `compactions` are the requests of the second kind. They are answered with `refusals` first, then with
+    the messages of the user and a compaction of `compacted_bytes`, once `held` is set if there is one.
+    """
 
     PROTOCOL = "responses"
     PATH = "/responses"
@@ -27,10 +34,32 @@ class ResponsesProvider(FakeProvider):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._minted: dict[str, Minted] = {}
+        self.compactions: list[Recorded] = []
+        self.compacted_bytes = 400
+        self.refusals: deque[Refusal] = deque()
+        self.held: asyncio.Event | None = None
 
     def forget(self) -> None:
         """Know none of the items produced so far, as after a change of keys."""
         self._minted.clear()
+
+    def route(self, app: web.Application) -> None:
+        app.router.add_post(f"/v1{self.PATH}/compact", self._compact)
+
+    async def _compact(self, request: web.Request) -> web.Response:
+        recorded = await self.receive(
+            request, self.compactions, lambda body: check_compact_request(body, self._minted)
+        )
+        if isinstance(recorded, web.Response):
+            return recorded
+        if self.held is not None:
+            await self.held.wait()
+        if self.refusals:
+            return self._refuse(self.refusals.popleft())
+        compacted, minted = _compacted(recorded.body, self.compacted_bytes)
+        self._minted[minted.id] = minted
+        recorded.served.set()
+        return web.json_response(compacted)
 
     def examine(self, body: dict[str, Any]) -> None:
         check_request(body, self._minted)
@@ -92,6 +121,22 @@ class ResponsesProvider(FakeProvider):
             self._minted[minted.id] = minted
             if item["type"] == "reasoning":
                 needs = minted.id
+
+
+def _compacted(body: dict[str, Any], size: int) -> tuple[Item, Minted]:
+    said = [item for item in body["input"] if item["type"] == "message" and item["role"] == "user"]
+    window = tuple({"type": "message", "role": "user", "content": item["content"]} for item in said)
+    item = {
+        "id": _mint_id("cmp"),
+        "type": "compaction",
+        "encrypted_content": f"gAAAA{secrets.token_urlsafe(size)[: size - 5]}",
+        "created_by": None,
+    }
+    minted = Minted(item["id"], "compaction", body["model"], item["encrypted_content"], window=window)
+    messages = [{**kept, "id": _mint_id("msg"), "status": "completed", "phase": None} for kept in window]
+    usage = Usage(input=max(1, len(orjson.dumps(body)) // 4), output=size)
+    answer = {"id": _mint_id("resp"), "object": "response.compaction", "created_at": CREATED_AT}
+    return {**answer, "output": [*messages, item], "usage": _usage(usage)}, minted
 
 
 def _response(body: dict[str, Any]) -> Item:

@@ -27,6 +27,10 @@ FIELDS = {
     *("service_tier", "prompt_cache_key", "prompt_cache_options", "max_output_tokens"),
     *("parallel_tool_calls", "tool_choice", "metadata", "temperature", "top_p", "truncation"),
 }
+COMPACT_FIELDS = {
+    *("instructions", "previous_response_id", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+}
 TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 MAX_CALL_ID = 64
 
@@ -35,7 +39,8 @@ MAX_CALL_ID = 64
 class Minted:
     """An item this provider produced, and what must stand beside it when it comes back.
 
-    `needs` is the reasoning before it, `follower` the item right after a reasoning item.
+    `needs` is the reasoning before it, `follower` the item right after a reasoning item, `window` what a
+    compaction left in front of itself.
     """
 
     id: str
@@ -44,6 +49,7 @@ class Minted:
     encrypted: str | None = None
     needs: str | None = None
     follower: str | None = None
+    window: tuple[Any, ...] = ()
 
 
 def check_request(body: Any, minted: Mapping[str, Minted]) -> None:
@@ -65,15 +71,29 @@ def check_request(body: Any, minted: Mapping[str, Minted]) -> None:
     if "text" in body:
         _check_text_options(body["text"])
     check_choice(body.get("service_tier", "auto"), TIERS, "service_tier")
+    _check_cache_options(body)
+    if "max_output_tokens" in body:
+        check(body["max_output_tokens"] >= 16, "Invalid 'max_output_tokens': below 16.", "max_output_tokens")
+    _check_tools(body.get("tools", []))
+    InputCheck(body["model"], minted).check(body["input"])
+
+
+def check_compact_request(body: Any, minted: Mapping[str, Minted]) -> None:
+    check_object(body, "body", required={"model", "input"}, optional=COMPACT_FIELDS)
+    check_text(body["model"], "model")
+    if "instructions" in body:
+        check_text(body["instructions"], "instructions")
+    check_choice(body.get("service_tier", "auto"), ("auto", "default", "fast", "flex", "priority"), "tier")
+    _check_cache_options(body)
+    InputCheck(body["model"], minted).check(body["input"])
+
+
+def _check_cache_options(body: Any) -> None:
     if "prompt_cache_key" in body:
         check_id(body["prompt_cache_key"], "prompt_cache_key", 64)
     if "prompt_cache_options" in body:
         check_object(body["prompt_cache_options"], "prompt_cache_options", required={"ttl"})
         check_choice(body["prompt_cache_options"]["ttl"], ("30m", "12h"), "prompt_cache_options.ttl")
-    if "max_output_tokens" in body:
-        check(body["max_output_tokens"] >= 16, "Invalid 'max_output_tokens': below 16.", "max_output_tokens")
-    _check_tools(body.get("tools", []))
-    InputCheck(body["model"], minted).check(body["input"])
 
 
 def _check_text_options(text: Any) -> None:
@@ -122,6 +142,8 @@ class InputCheck:
                     self._message(item, where)
                 case "reasoning":
                     self._reasoning(item, where, following)
+                case "compaction":
+                    self._compaction(item, where, items[:index])
                 case "function_call":
                     self._call(item, where)
                 case "function_call_output":
@@ -200,6 +222,18 @@ class InputCheck:
             f"Item '{known.id}' of type 'reasoning' was provided without its required following item.",
             where,
         )
+
+    def _compaction(self, item: dict[str, Any], where: str, before: Any) -> None:
+        check_object(item, where, required={"type", "id", "encrypted_content"})
+        known = self._own_item(item, where, "compaction")
+        check(
+            item["encrypted_content"] == known.encrypted,
+            f"The encrypted content for item {known.id} could not be verified.",
+            f"{where}.encrypted_content",
+            "invalid_encrypted_content",
+        )
+        # The real one would not say so; but only the whole window is what it compacted.
+        check(tuple(before) == known.window, "The compacted window was changed.", where)
 
     def _call(self, item: dict[str, Any], where: str) -> None:
         check_object(

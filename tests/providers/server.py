@@ -90,6 +90,9 @@ class FakeProvider:
     def last_user_text(self, body: dict[str, Any]) -> str:
         raise NotImplementedError
 
+    def route(self, app: web.Application) -> None:
+        """Add the endpoints that the protocol has besides."""
+
     def is_authorized(self, headers: Mapping[str, str], key: str) -> bool:
         return headers.get("Authorization") == f"Bearer {key}"
 
@@ -139,6 +142,7 @@ class FakeProvider:
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post(f"/v1{self.PATH}", self._handle)
+        self.route(app)
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=600
         )
@@ -164,6 +168,19 @@ class FakeProvider:
     # ---- one request ---------------------------------------------------------------------------
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        recorded = await self.receive(request, self.requests, self.examine)
+        if isinstance(recorded, web.Response):
+            return recorded
+        try:
+            return await self._play(request, recorded, await self._next_plan(recorded))
+        except (asyncio.CancelledError, ConnectionError):
+            recorded.left.set()
+            raise
+
+    async def receive(
+        self, request: web.Request, kept: list[Recorded], examine: Callable[[dict[str, Any]], None]
+    ) -> Recorded | web.Response:
+        """A request that is sound, kept among those of its endpoint; or how it is refused."""
         data = await request.read()
         if self._api_key is not None and not self.is_authorized(request.headers, self._api_key):
             return self._refuse(Refusal(401, "invalid_api_key", "Incorrect API key provided: wrong-***."))
@@ -177,7 +194,7 @@ class FakeProvider:
         peer = request.transport.get_extra_info("peername") if request.transport else (None, 0)
         recorded = Recorded(body, request.headers.copy(), peer[1])
         async with self._arrival:
-            self.requests.append(recorded)
+            kept.append(recorded)
             self._arrival.notify_all()
         if len(data) // 4 > self._context_window:
             self.overflows += 1
@@ -188,14 +205,10 @@ class FakeProvider:
             return self._refuse(Refusal(400, "context_length_exceeded", message, param="input"))
         if self.strict:
             try:
-                self.examine(body)
+                examine(body)
             except Violation as violation:
                 return self._reject(violation)
-        try:
-            return await self._play(request, recorded, await self._next_plan(recorded))
-        except (asyncio.CancelledError, ConnectionError):
-            recorded.left.set()
-            raise
+        return recorded
 
     def _reject(self, violation: Violation) -> web.Response:
         self.violations.append(f"{violation.param}: {violation.message}")

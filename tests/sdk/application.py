@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perdure import Agent, Retry, Sessions, ToolContext, ToolResult, ToolStarted, tool
 from perdure.sdk.journal import Unknown
-from perdure.sdk.ledger import Ledger
+from perdure.sdk.ledger import Ledger, Pinned
 
 PLACE = Path(sys.argv[4])
 
@@ -25,7 +25,7 @@ PLACE = Path(sys.argv[4])
 class Shipments(Ledger):
     """How often this session has shipped, as far as the application knows."""
 
-    shipped: int = 0
+    shipped: Pinned[int] = 0
 
 
 def shipped_already(pair: object) -> bool:

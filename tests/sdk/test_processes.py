@@ -26,6 +26,8 @@ AFTER_EFFECT = [
     "journal:before-finish",
     "journal:finish-before-commit",
     "journal:after-finish",
+    "pins:before-update",
+    "pins:after-update",
     "result:before-submit",
     "result:after-submit",
     "journal:after-submitted",
@@ -38,6 +40,7 @@ UNKNOWN = [
     "journal:finish-before-commit",
 ]
 SHIPMENTS = {"type": "object", "properties": {"shipped": {"type": "integer"}}, "required": ["shipped"]}
+SHIPPED = "perdure.pin.shipped"
 AROUND_THE_LEDGER = ["ledger:after-create", "ledger:before-bind", "ledger:after-bind"]
 
 
@@ -95,7 +98,8 @@ async def begin(server: ServerProcess, place: Path, text: str) -> str:
     async with Sessions(
         base_url=server.url, api_key=server.api_key, journal=place / "journal.db"
     ) as sessions:
-        return await sessions.start(shipper, ledger={"shipped": 0}, ledger_type=SHIPMENTS).create(text)
+        session = sessions.start(shipper, ledger={"shipped": 0}, ledger_type=SHIPMENTS, pinned=("shipped",))
+        return await session.create(text)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +153,44 @@ async def test_killed_around_the_creation_the_ledger_is_found_again(
     with Application(server, tmp_path, "resume", found[0].id) as resumed:
         assert resumed.answer() == "It is one."
     await agrees(server, tmp_path, found[0].id, shipped=1)
+
+
+@pytest.mark.parametrize(
+    ("point", "fact"),
+    [
+        ("journal:after-finish", "0"),
+        ("pins:before-update", "0"),
+        ("pins:after-update", "1"),
+        ("result:before-submit", "1"),
+    ],
+)
+@pytest.mark.parametrize("way", ["resume", "reconcile"])
+async def test_killed_before_the_facts_followed_the_ledger_they_are_put_right(
+    server: ServerProcess, tmp_path: Path, point: str, fact: str, way: str
+) -> None:
+    session_id = await begin(server, tmp_path, "work")
+    with Application(server, tmp_path, "resume", session_id, fault=point) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    async with Sessions(
+        base_url=server.url, api_key=server.api_key, journal=tmp_path / "journal.db"
+    ) as sessions:
+        session = sessions.attach(session_id, Agent(name="shipper", model="caller"))
+        record = await session.ledger()
+        assert record is not None
+        assert record.value == {"shipped": 1}
+        left = await session.retrieve()
+        # The result is not submitted yet, so no model has seen it beside an older fact.
+        assert left.status == "requires_action"
+        assert left.metadata[SHIPPED] == fact
+        if way == "reconcile":
+            found = [drift.kind for drift in await session.reconcile()]
+            assert found == ["not_submitted", *(["pin_differs"] if fact == "0" else [])]
+            assert (await session.retrieve()).metadata == {**left.metadata, SHIPPED: "1"}
+            assert [drift.kind for drift in await session.reconcile()] == ["not_submitted"]
+        with Application(server, tmp_path, "resume", session_id) as resumed:
+            assert resumed.answer() == "It is one."
+        assert (await session.retrieve()).metadata == {**left.metadata, SHIPPED: "1"}
+    await agrees(server, tmp_path, session_id, shipped=1)
 
 
 async def test_two_processes_that_resume_one_session_run_each_call_once(

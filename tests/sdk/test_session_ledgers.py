@@ -62,16 +62,6 @@ async def test_another_process_finds_the_ledger_by_the_session(sessions: Session
     assert record.value["status"] == "shipped"
 
 
-async def test_pinned_values_are_told_again_with_each_message(sessions: Sessions) -> None:
-    session = sessions.start(caller(), ledger=OrderLedger(order_id="A-1042"))
-    await session.run("Hello")
-    result = await session.run("Which order was it?")
-    told = [item.content[0].text for item in result.items if item.type == "message"]  # type: ignore[union-attr]
-    assert '- order_id: "A-1042"' in told[0]
-    assert "status" not in told[0]
-    assert told[1:] == ["Which order was it?", "You said: Which order was it?"]
-
-
 async def test_a_session_without_a_ledger_says_so(sessions: Sessions) -> None:
     with pytest.raises(NoLedger, match="start it with ledger="):
         await sessions.start(caller(shipping(on_failure="raise"))).run("work")

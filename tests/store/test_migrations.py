@@ -20,6 +20,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    String,
     Table,
     inspect,
     text,
@@ -68,6 +69,8 @@ def value_for(column: object, kind: object) -> object:
             return 2**53 + 1
         case Integer():
             return 7
+        case String(length=int() as most):
+            return str(column)[: min(most, 12)]
         case _:
             return str(column)[:12]
 

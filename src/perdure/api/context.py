@@ -37,6 +37,7 @@ routes = router("/perdure/v1/sessions", "extensions")
 
 Role = Literal["user", "assistant", "reasoning", "call", "result", "server"]
 LONGEST_URL = 100
+OPAQUE = "(Compacted by the provider, in a form that its own model alone can read. Any other one is told:)"
 
 
 class ContextEntry(BaseModel):
@@ -76,11 +77,14 @@ class Pin(BaseModel):
 
 
 class CompactionInfo(BaseModel):
-    """What one compaction did. `dropped` says which items left the view; they can be listed as before."""
+    """What one compaction did. `dropped` says which items left the view; they can be listed as before.
+
+    `native`: the provider compacted them itself; `summary` is what any other model is told then.
+    """
 
     number: int
     created_at: int
-    method: Literal["summary", "trim"]
+    method: Literal["native", "summary", "trim"]
     model: dict[str, str] | None
     summary: str
     tokens: dict[str, int | None]
@@ -151,7 +155,10 @@ def _entry(entry: Entry, names: dict[str, str]) -> ContextEntry:
         case UserMessage():
             return ContextEntry(role="user", text=_text(entry.content), tokens=tokens)
         case ServerNote():
-            return ContextEntry(role="server", text=_text(entry.content), tokens=tokens)
+            text = _text(entry.content)
+            if entry.compacted is not None:
+                text = f"{OPAQUE}\n\n{text}"
+            return ContextEntry(role="server", text=text, tokens=tokens)
         case AssistantMessage():
             return ContextEntry(role="assistant", text=entry.text, tokens=tokens)
         case Reasoning():

@@ -17,9 +17,9 @@ from perdure.api.services import Services
 from perdure.api.streams import EventStream, SnapshotFrames, take_snapshot
 from perdure.live.frames import EventFrame, Frame, encode_json
 from perdure.live.hub import Subscription
-from perdure.store.locked import event_id
 from perdure.store.replay import Replayed, read_events, sequence_of
 from perdure.store.snapshots import Snapshot
+from perdure.store.speaking import event_id
 from perdure.wire.events import ContentPartAdded, Event, ItemAdded, SessionEvent
 from perdure.wire.pages import Page
 

@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 from perdure.live.frames import KEEPALIVE, EventFrame, Frame
 from perdure.live.hub import Hub, Subscription, Unfinished
 from perdure.store.engine import Store
-from perdure.store.locked import event_id
 from perdure.store.rows import ItemRow
 from perdure.store.snapshots import Snapshot, read_snapshot
+from perdure.store.speaking import event_id
 from perdure.wire import events as wire
 from perdure.wire.items import OutputText, SummaryText
 from perdure.wire.sessions import Session

@@ -76,6 +76,8 @@ class ProviderSettings(Section):
     """Most tokens of one answer, where `model` does not say otherwise."""
     model: dict[str, ModelSettings] = Field(default_factory=dict)
     """Overrides by model name."""
+    compaction: Literal["native", "summary"] | None = None
+    """How histories of its models are compacted; unset means `native` at OpenAI's own API only."""
     script: Path | None = None
     """Script file of a `scripted` provider."""
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -119,6 +121,13 @@ class ProviderSettings(Section):
             raise ValueError("is empty; allowed: at least one model name or pattern, none of them empty")
         return value
 
+    @field_validator("compaction")
+    @classmethod
+    def _check_compaction(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value == "native" and info.data.get("protocol", "responses") != "responses":
+            raise ValueError('is "native" for another protocol; allowed: only with protocol = "responses"')
+        return value
+
     @field_validator("script")
     @classmethod
     def _check_script(cls, value: Path | None, info: ValidationInfo) -> Path | None:
@@ -130,6 +139,13 @@ class ProviderSettings(Section):
     def key_is_missing(self) -> bool:
         """True when `api_key_env` names a variable that is not set."""
         return self.api_key_env is not None and self.api_key is None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the provider is asked for its own compaction: `POST {base_url}/responses/compact`."""
+        if self.protocol != "responses" or self.compaction is not None:
+            return self.compaction == "native"
+        return _is_openai(self.base_url or BASE_URLS["responses"])
 
     def serves(self, model: str) -> bool:
         """Whether one of the patterns matches the model name, in its exact case."""

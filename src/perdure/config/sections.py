@@ -240,6 +240,21 @@ class ContextSettings(Section):
     """Most bytes of images that are shown, as they are sent."""
 
 
+class SubagentSettings(Section):
+    """`[subagents]`: agents that agents create, where `multi_agent` is enabled."""
+
+    depth: int = Field(1, ge=1, le=16)
+    """Generations of subagents below the root agent; with 1, subagents create none of their own."""
+    per_session: int = Field(100, ge=1, le=1_000_000)
+    """Most subagents that one session creates in its life, closed ones included."""
+    wait: Seconds = Field(300.0, gt=0, le=86_400)
+    """How long an agent waits for subagents when its model does not say."""
+    longest_wait: Seconds = Field(3600.0, gt=0, le=604_800)
+    """Longest time a model may wait for subagents with one call."""
+    reports_wake: bool = False
+    """Begin a turn of an idle root agent when a subagent has ended one; otherwise its next turn reads it."""
+
+
 class LogSettings(Section):
     """`[log]`: what is written to standard error."""
 

@@ -58,6 +58,7 @@ from perdure.config.sections import (
     RetrySettings,
     Section,
     ServerSettings,
+    SubagentSettings,
     WorkSettings,
     check_bus_urls,
     check_key,
@@ -77,6 +78,7 @@ __all__ = [
     "RetrySettings",
     "ServerSettings",
     "Settings",
+    "SubagentSettings",
     "WorkSettings",
     "default_data_dir",
     "load_settings",
@@ -89,6 +91,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "retry": RetrySettings,
     "limits": LimitSettings,
     "context": ContextSettings,
+    "subagents": SubagentSettings,
     "log": LogSettings,
 }
 
@@ -123,6 +126,7 @@ class Settings(Section):
     retry: RetrySettings = Field(default_factory=RetrySettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     context: ContextSettings = Field(default_factory=ContextSettings)
+    subagents: SubagentSettings = Field(default_factory=SubagentSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     providers: tuple[ProviderSettings, ...] = Field((), alias="provider")
     prices: tuple[PriceSettings, ...] = Field((), alias="price")

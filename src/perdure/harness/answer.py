@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.harness.conversation import Conversation
+from perdure.harness.coordination import read_coordination
 from perdure.harness.excerpts import READ_RESULT
 from perdure.harness.leaks import read_leak
 from perdure.models.messages import CallDone, MessageDone, Native, ReasoningDone
@@ -18,17 +19,18 @@ from perdure.schema.arguments import describe_fault, describe_problems, validato
 from perdure.schema.outputs import output_problems
 from perdure.schema.texts import ArgumentFault, parse_arguments
 from perdure.store.rows import ItemRow
-from perdure.store.steps import Call, Text
+from perdure.store.steps import Call, Output, Text
 from perdure.wire.tools import FunctionTool
 
-Output = MessageDone | ReasoningDone | CallDone
+Finished = MessageDone | ReasoningDone | CallDone
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What an answer is held against. `show_reasoning`: summaries become items.
 
-    `answers` are the results of calls that the server has made itself, by output number.
+    `answers` are the results of calls that the server has made itself, by output number; `coordination` names
+    the calls that concern subagents, which it makes with the step's commit.
     """
 
     show_reasoning: bool
@@ -38,19 +40,21 @@ class Rules:
     repaired_calls: int
     output_repairs: int
     answers: Mapping[int, str] = field(default_factory=dict)
+    coordination: frozenset[str] = frozenset()
+    is_subagent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The outputs to commit. `ends_turn`: the last text is the turn's answer. `fault`: the turn fails."""
 
-    outputs: tuple[Text | Call, ...]
+    outputs: tuple[Output, ...]
     ends_turn: bool
     fault: str | None = None
 
 
 def read_answer(
-    finished: Sequence[Output],
+    finished: Sequence[Finished],
     opened: Mapping[int, ItemRow],
     rules: Rules,
     history: Conversation,
@@ -69,7 +73,7 @@ def read_answer(
     note, fault = (None, None) if has_calls else _judge_output(finished, rules, history, turn_id)
     written = [o for o in finished if isinstance(o, MessageDone) and (o.text or o.output in opened)]
     last_text = written[-1].output if written else -1
-    outputs: list[Text | Call] = []
+    outputs: list[Output] = []
     # Provider data of reasoning is kept with the output that followed it: it is replayed only together.
     thought: list[ReasoningDone] = []
     for output in finished:
@@ -87,6 +91,9 @@ def read_answer(
                 if row is not None or (rules.show_reasoning and any(output.summary)):
                     outputs.append(Text("reasoning", reasoning_data(output.summary), row))
                 thought.append(output)
+            case CallDone() if output.name in rules.coordination:
+                outputs.append(read_coordination(output, _private(output.native, thought)))
+                thought = []
             case CallDone():
                 outputs.append(_read_call(output, thought, rules, history, turn_id))
                 thought = []
@@ -167,6 +174,8 @@ def _read_call(
 
 
 def _unknown_function(name: str, rules: Rules) -> str:
+    if rules.is_subagent:
+        return f"There is no function named '{name[:64]}': subagents have no functions of the application."
     known = sorted(rules.functions)
     listed = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     return f"There is no function named '{name[:64]}'. " + (
@@ -186,7 +195,7 @@ def _repairs(name: str, history: Conversation, turn_id: str) -> int:
 
 
 def _judge_output(
-    finished: Sequence[Output], rules: Rules, history: Conversation, turn_id: str
+    finished: Sequence[Finished], rules: Rules, history: Conversation, turn_id: str
 ) -> tuple[str | None, str | None]:
     """A note that asks for another answer, or why the turn fails; both None for a good answer."""
     if rules.output_schema is None:

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.harness.answer import Output, message_data, reasoning_data
+from perdure.harness.answer import Finished as Output
+from perdure.harness.answer import message_data, reasoning_data
 from perdure.harness.spending import CallRecord, written_tokens
 from perdure.live.hub import LiveItem
 from perdure.models.messages import Finished

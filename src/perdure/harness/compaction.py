@@ -1,7 +1,8 @@
 """Making room: a request that outgrows its model's window gets a note in place of its beginning.
 
     request too large ─▶ cut behind whole steps ─▶ summary ─▶ record ─▶ request again
-                                                     ╰─ failed, empty, too long: an outline by rule
+                                                     │ ╰─ failed, empty, too long: an outline by rule
+                                                     ╰─ or what the provider itself makes of it
 
 It happens between steps, while no call is owed. Items are never touched. A compaction has to shrink the
 request; when two in a row do not make it fit, the turn fails and the session stays usable. In the
@@ -20,23 +21,24 @@ from typing import Any
 from perdure.harness.background import Background, Pending, Summary
 from perdure.harness.context import build_request, request_tokens
 from perdure.harness.conversation import Conversation
-from perdure.harness.cuts import Cut, find_cut, is_user_message, row_tokens
+from perdure.harness.cuts import Cut, find_cut, is_request, row_tokens
 from perdure.harness.deps import Deps
 from perdure.harness.entries import arguments_text
 from perdure.harness.excerpts import clip
 from perdure.harness.facts import gather_facts, pin_paths, pinned_facts
-from perdure.harness.notes import compaction_note
+from perdure.harness.native import NativeCompactor
+from perdure.harness.notes import earlier_entry, kept_compaction, note_entries
 from perdure.harness.outline import outline
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.room import Room
-from perdure.harness.summary import Source, Summariser
-from perdure.harness.tokens import fixed_tokens, text_tokens
+from perdure.harness.summary import Source
+from perdure.harness.tokens import entries_tokens, fixed_tokens, text_tokens
 from perdure.models.errors import ModelError
 from perdure.models.messages import Finished, ModelRequest
 from perdure.models.registry import Resolved
 from perdure.store.boundary import Boundary, Failure
 from perdure.store.compactions import Compaction, read_standing, record_compaction
-from perdure.store.rows import CallRow, ItemRow, TurnRow
+from perdure.store.rows import CallRow, ItemRow, SubagentRow, TurnRow
 from perdure.store.steps import Spent
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,6 @@ class Compactor:
 
     Args:
         cancelled: returns once a cancel was accepted.
-        subagents: one line for each subagent that still runs.
     """
 
     def __init__(
@@ -68,8 +69,7 @@ class Compactor:
         turn: TurnRow,
         conversation: Conversation,
         resolved: Resolved,
-        cancelled: Callable[[], Awaitable[None]],
-        subagents: Sequence[str] = (),
+        cancelled: Callable[[], Awaitable[object]],
     ) -> None:
         self.turn = turn
         # What summaries cost that no compaction was charged with.
@@ -79,7 +79,6 @@ class Compactor:
         self._conversation = conversation
         self._resolved = resolved
         self._cancelled = cancelled
-        self._subagents = subagents
         self._background: Background = deps.background
         self._room = self._measure_room()
         self.request = self._build()
@@ -92,7 +91,7 @@ class Compactor:
         """
         room = self._room
         is_async = self._boundary.config.settings.compaction.async_
-        pending = self._background.find(self._session_id, self._conversation)
+        pending = self._background.find(self._name, self._conversation)
         if pending is not None and pending.task.done():
             await self._apply_pending(pending)
             pending = None
@@ -138,13 +137,25 @@ class Compactor:
     def learn(self, finished: Finished | None) -> None:
         """Take in how many tokens the provider counted for `request`."""
         if finished is not None and finished.usage is not None:
-            target = (self._resolved.provider, self._resolved.upstream)
             estimate = fixed_tokens(self.request) + self._conversation.estimate
-            self._conversation.gauge.learn(estimate, finished.usage.input_tokens, target)
+            self._conversation.gauge.learn(estimate, finished.usage.input_tokens, self._target)
+
+    @property
+    def _target(self) -> tuple[str, str]:
+        return self._resolved.provider, self._resolved.upstream
 
     @property
     def _session_id(self) -> str:
         return self.turn.session_id
+
+    @property
+    def _name(self) -> str:
+        """Under which name a summary that is written beside the agent's steps is kept."""
+        return (
+            self._session_id
+            if self._boundary.subagent is None
+            else f"{self._session_id}/{self.turn.agent_id}"
+        )
 
     # ---- compacting while the step waits
 
@@ -156,13 +167,13 @@ class Compactor:
                 continue
             summary = Summary(None, None, NOTHING)
             if by_model:
-                summariser = self._summariser(cut.prefix)
+                summariser = self._summariser(cut)
                 task = asyncio.ensure_future(summariser.run())
                 if not await self._unless_cancelled(task):
                     self.unsaved = self.unsaved + summariser.spent
                     return Cancelled()
                 summary = task.result()
-                by_model = summary.text is not None
+                by_model = summary.is_written
             await self._apply(cut, summary)
             if self.size <= self._room.trigger:
                 return None
@@ -209,12 +220,10 @@ class Compactor:
         cut = self._find_cut(self._room.keep)
         if cut is None or cut.tokens < self._room.gain:
             return None
-        return self._background.start(
-            self._session_id, self._conversation, cut.prefix, self._summariser(cut.prefix).run()
-        )
+        return self._background.start(self._name, self._conversation, cut.prefix, self._summariser(cut).run())
 
     async def _apply_pending(self, pending: Pending) -> None:
-        self._background.drop(self._session_id)
+        self._background.drop(self._name)
         if not pending.task.done() or pending.task.cancelled():
             return
         error = pending.task.exception()
@@ -224,7 +233,7 @@ class Compactor:
             log.warning("writing a summary of session %s failed", self._session_id, exc_info=error)
             return
         summary = pending.task.result()
-        if summary.text is None:
+        if not summary.is_written:
             # While there is room the old view is as good; and nobody is asked again in vain.
             self._conversation.beside_failed = True
             if self.size <= self._room.trigger:
@@ -243,17 +252,16 @@ class Compactor:
 
     def _cut_of(self, prefix: tuple[ItemRow, ...]) -> Cut:
         """A prefix that was summarised earlier, as it is cut now."""
-        carried = tuple(row for row in prefix if is_user_message(row) and row.turn_id == self.turn.id)
+        carried = tuple(row for row in prefix if is_request(row) and row.turn_id == self.turn.id)
         kept = {row.id for row in carried}
         sizes = (row_tokens(row, self._room.result_bytes) for row in prefix if row.id not in kept)
         return Cut(prefix, carried, sum(sizes))
 
-    def _summariser(self, prefix: tuple[ItemRow, ...]) -> Summariser:
-        conversation = self._conversation
-        note = conversation.note(pinned_facts(self._boundary.metadata), self._room.pins)
-        target = (self._resolved.provider, self._resolved.upstream)
+    def _summariser(self, cut: Cut) -> NativeCompactor:
+        conversation, target = self._conversation, self._target
+        note = conversation.note(pinned_facts(self._boundary.metadata), self._room.pins, target)
         source = Source(
-            prefix,
+            cut.prefix,
             note,
             self.turn,
             self.request,
@@ -261,7 +269,9 @@ class Compactor:
             conversation.images_from,
             conversation.gauge.factor_for(target),
         )
-        return Summariser(self._deps, source)
+        old = conversation.compaction
+        earlier = None if old is None else earlier_entry(old, target)
+        return NativeCompactor(self._deps, source, earlier, cut.tokens + entries_tokens(note))
 
     async def _apply(self, cut: Cut, summary: Summary) -> None:
         """Record a compaction, if it shrinks the request, and go on with what it leaves."""
@@ -279,15 +289,15 @@ class Compactor:
         compaction = Compaction(
             number=0,
             through_pos=through,
-            method="trim" if summary.text is None else "summary",
+            method="native" if summary.compacted else "trim" if summary.text is None else "summary",
             data=self._data(cut, summary, ends, [call for call in owed if call.pos <= through]),
             pins=pins,
             tokens={},
             model=summary.model,
             dropped=_dropped(cut, None if old is None else old.through_pos),
         )
-        gone = cut.tokens + (0 if old is None else text_tokens(compaction_note(old, pinned, room.pins)))
-        note = text_tokens(compaction_note(compaction, pinned, room.pins))
+        gone = cut.tokens + entries_tokens(conversation.note(pinned, room.pins, self._target))
+        note = entries_tokens(note_entries(compaction, pinned, room.pins, self._target))
         if note >= gone:
             log.info("a compaction of session %s would not shrink it", self._session_id)
             self.unsaved = self.unsaved + summary.spent
@@ -303,6 +313,7 @@ class Compactor:
             replace(compaction, tokens=tokens),
             self.unsaved + summary.spent,
             usage_known=summary.usage_known,
+            agent_id=self.turn.agent_id,
         )
         self.unsaved = NOTHING
         conversation.compact(recorded)
@@ -324,7 +335,7 @@ class Compactor:
         kept = {row.id for row in cut.carried}
         requests = list(known.get("requests", ()))
         for row in cut.prefix:
-            if is_user_message(row) and row.id not in kept:
+            if is_request(row) and row.id not in kept:
                 said = " ".join(part["text"] for part in row.data["content"] if "text" in part)
                 requests.append({"text": clip(said, 160), "status": ends.get(row.turn_id, "completed")})
         shown, left = len(requests), self._room.requests
@@ -334,12 +345,13 @@ class Compactor:
         text = summary.text
         if text is None:
             text = outline(cut.prefix, known.get("summary", ""), self._room.summary)
-        return {
+        native = {} if summary.compacted is None else {"native": kept_compaction(summary.compacted)}
+        return native | {
             "summary": text,
             "requests": requests[shown:],
             "earlier": known.get("earlier", 0) + shown,
             "open": [_open(call) for call in owed[-MOST_OPEN:]],
-            "subagents": list(self._subagents),
+            "subagents": [_described(child) for child in self._boundary.children],
             "carried": [row.pos for row in cut.carried],
         }
 
@@ -357,6 +369,11 @@ class Compactor:
     def _refresh(self) -> None:
         self._room = self._measure_room()
         self.request = self._build()
+
+
+def _described(child: SubagentRow) -> str:
+    """A subagent in one line of the note."""
+    return f"'{child.name}' ({child.id}), {child.state}: {clip(child.task, 160)}"
 
 
 def _open(call: CallRow) -> dict[str, str]:

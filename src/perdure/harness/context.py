@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from perdure.config.settings import Settings
 from perdure.harness.conversation import Conversation
+from perdure.harness.coordination import FOR_SUBAGENTS, offered
 from perdure.harness.facts import pinned_facts
 from perdure.harness.reading import READ_RESULT_SPEC
 from perdure.harness.room import Room
@@ -32,7 +33,8 @@ def build_request(
     """
     turn = boundary.turn
     pinned = boundary.turn_config.settings
-    text_format = pinned.text.format
+    # What an agent answers another one has no format.
+    schema = pinned.text.format.schema_ if pinned.text.format.type == "json_schema" else None
     entries = conversation.view(
         resolved.provider,
         resolved.upstream,
@@ -44,15 +46,16 @@ def build_request(
         model=resolved.upstream,
         instructions=_instructions(boundary, settings),
         entries=entries,
-        tools=_tools(boundary, conversation),
-        output_schema=text_format.schema_ if text_format.type == "json_schema" else None,
+        tools=_tools(boundary, conversation, settings),
+        output_schema=schema if boundary.subagent is None else None,
         effort=pinned.reasoning.effort,
         summary=pinned.reasoning.summary,
         verbosity=pinned.text.verbosity,
         service_tier=pinned.service_tier,
         cache_ttl=None if turn is None or turn.prompt_cache is None else turn.prompt_cache["ttl"],
-        cache_key=boundary.lease.session_id,
+        cache_key=boundary.lease.session_id if boundary.subagent is None else boundary.subagent.id,
         settled=conversation.settled,
+        agent=None if boundary.subagent is None else boundary.subagent.name,
     )
 
 
@@ -62,12 +65,16 @@ def request_tokens(request: ModelRequest, conversation: Conversation, resolved: 
     return conversation.gauge.tokens(estimate, (resolved.provider, resolved.upstream))
 
 
-def _tools(boundary: Boundary, conversation: Conversation) -> tuple[FunctionSpec, ...]:
-    tools = tuple(
-        FunctionSpec(tool.name, tool.description, tool.parameters)
-        for tool in boundary.config.settings.tools
-        if isinstance(tool, FunctionTool)
-    )
+def _tools(boundary: Boundary, conversation: Conversation, settings: Settings) -> tuple[FunctionSpec, ...]:
+    """Functions are those of the newest settings, and the root's alone."""
+    tools: tuple[FunctionSpec, ...] = ()
+    if boundary.subagent is None:
+        tools = tuple(
+            FunctionSpec(tool.name, tool.description, tool.parameters)
+            for tool in boundary.config.settings.tools
+            if isinstance(tool, FunctionTool)
+        )
+    tools += tuple(offered(boundary, settings.subagents.depth).values())
     if conversation.is_cut and all(tool.name != READ_RESULT_SPEC.name for tool in tools):
         tools += (READ_RESULT_SPEC,)
     return tools
@@ -79,6 +86,8 @@ def _instructions(boundary: Boundary, settings: Settings) -> str:
     pinned = boundary.turn_config.settings
     if pinned.instructions:
         parts.append(pinned.instructions)
+    if boundary.subagent is not None:
+        parts.append(FOR_SUBAGENTS.format(name=boundary.subagent.name, id=boundary.subagent.id))
     if pinned.experimental.time_awareness and boundary.turn is not None:
         started = boundary.turn.started_us or boundary.turn.created_us
         time = datetime.fromtimestamp(started / 1e6, UTC)

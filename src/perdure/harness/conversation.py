@@ -9,15 +9,16 @@ Once the beginning of a history is compacted, a note of the server stands in its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.harness.checks import Checked
 from perdure.harness.entries import ACCEPTED, NOT_EXECUTED, ImagePlace, Shape, Shown, images_of, make_entries
-from perdure.harness.notes import compaction_note
+from perdure.harness.notes import note_entries
 from perdure.harness.room import Room
 from perdure.harness.tokens import Gauge, entries_tokens
-from perdure.models.messages import Entry, ServerNote, TextPart
+from perdure.models.messages import Entry
+from perdure.store.blobs import share
 from perdure.store.compactions import Compaction
 from perdure.store.rows import ItemRow
 
@@ -48,6 +49,8 @@ class Conversation:
         self._rows: list[ItemRow] = []
         self._places: dict[str, int] = {}
         self._finished: _Finished | None = None
+        # Large texts, each as the one object that all items share.
+        self._texts: dict[str, str] = {}
         self._images: dict[ImagePlace, int] = {}
         self._images_from: ImagePlace = (0, 0)
         self.size = 0
@@ -73,7 +76,7 @@ class Conversation:
         carried = set(compaction.data["carried"])
         rows = [row for row in self._rows if row.pos > compaction.through_pos or row.pos in carried]
         self.compaction = compaction
-        self._rows, self._places, self._images, self.size = [], {}, {}, 0
+        self._rows, self._places, self._images, self._texts, self.size = [], {}, {}, {}, 0
         self._finished = None
         self.beside_failed = False
         self._add(rows)
@@ -111,11 +114,9 @@ class Conversation:
         """
         return self._build(Shape(provider, model, result_bytes), running_turn, {}, 0)
 
-    def note(self, pinned: Mapping[str, str], pin_tokens: int) -> tuple[Entry, ...]:
-        """What stands in place of the compacted items: a note, or nothing."""
-        if self.compaction is None:
-            return ()
-        return (ServerNote((TextPart(compaction_note(self.compaction, pinned, pin_tokens)),)),)
+    def note(self, pinned: Mapping[str, str], pin_tokens: int, target: tuple[str, str]) -> tuple[Entry, ...]:
+        """What stands in place of the compacted items for a model of a provider, or nothing."""
+        return () if self.compaction is None else note_entries(self.compaction, pinned, pin_tokens, target)
 
     def _build(
         self, shape: Shape, running_turn: str, pinned: Mapping[str, str], pin_tokens: int
@@ -123,7 +124,7 @@ class Conversation:
         target = (shape, tuple(sorted(pinned.items())), pin_tokens)
         before = self._finished
         if before is None or before.target != target:
-            note = self.note(pinned, pin_tokens)
+            note = self.note(pinned, pin_tokens, (shape.provider, shape.model))
             before = _Finished(target, 0, note, Checked(), Shown(), entries_tokens(note))
         rows = self._rows
         past = before.rows
@@ -144,6 +145,9 @@ class Conversation:
 
     def _add(self, items: Iterable[ItemRow]) -> None:
         for item in items:
+            data, shared = share(item.data, self._texts)
+            if data is not item.data:
+                item = replace(item, data=data)
             place = self._places.setdefault(item.id, len(self._rows))
             if place == len(self._rows):
                 self._rows.append(item)
@@ -152,7 +156,7 @@ class Conversation:
             else:
                 self._rows[place] = item
             # Roughly the memory it takes, counted again when an item changes.
-            self.size += _weight(item.data) + _weight(item.private) + ROW_OVERHEAD
+            self.size += _weight(item.data) - shared + _weight(item.private) + ROW_OVERHEAD
 
     def _choose_images(self, room: Room) -> None:
         """Show fewer images once they are too many or too large; the newest one is always shown."""

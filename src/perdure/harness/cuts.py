@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perdure.harness.entries import arguments_text
 from perdure.harness.tokens import FRAME, IMAGE, text_tokens
+from perdure.store.coordination import COORDINATION_ITEMS
 from perdure.store.rows import ItemRow
 from perdure.wire.jsontext import dumps
 
@@ -43,7 +44,7 @@ def find_cut(rows: Sequence[ItemRow], running_turn: str, keep: int, result_bytes
     if best is None:
         return None
     prefix = tuple(rows[:best])
-    carried = tuple(row for row in prefix if is_user_message(row) and row.turn_id == running_turn)
+    carried = tuple(row for row in prefix if is_request(row) and row.turn_id == running_turn)
     kept = {row.id for row in carried}
     tokens = sum(size for row, size in zip(prefix, sizes, strict=False) if row.id not in kept)
     return None if len(carried) == len(prefix) else Cut(prefix, carried, tokens)
@@ -91,10 +92,18 @@ def row_tokens(row: ItemRow, result_bytes: int) -> int:
             if isinstance(content, str):
                 return 2 * FRAME + min(most, text_tokens(content[: result_bytes + 4]))
             return 2 * FRAME + _content(content or (), result_bytes)
+        case "agent_message":
+            return 2 * FRAME + _content(row.data["content"], result_bytes)
+        case kind if kind in COORDINATION_ITEMS:
+            texts = arguments_text(private["call"]["arguments"]) + private.get("result", "")
+            return size + 3 * FRAME + text_tokens(texts) * 5 // 4
     return 0
 
 
-def is_user_message(row: ItemRow) -> bool:
+def is_request(row: ItemRow) -> bool:
+    """Whether an item says what the agent is to do: the user's word, or that of the agent above it."""
+    if row.type == "agent_message":
+        return bool((row.private or {}).get("input"))
     return row.type == "message" and row.data["role"] == "user"
 
 
@@ -109,7 +118,7 @@ def _last_place(rows: Sequence[ItemRow], places: Sequence[int], running_turn: st
 
 
 def _is_input(row: ItemRow) -> bool:
-    return is_user_message(row) or bool((row.private or {}).get("late"))
+    return is_request(row) or row.type == "agent_message" or bool((row.private or {}).get("late"))
 
 
 def _content(parts: Sequence[dict[str, str]], result_bytes: int | None) -> int:

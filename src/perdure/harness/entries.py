@@ -20,11 +20,14 @@ from perdure.models.messages import (
     TextPart,
     UserMessage,
 )
+from perdure.store.coordination import COORDINATION_ITEMS
 from perdure.store.rows import ItemRow
 from perdure.wire.jsontext import dumps
 
 NOT_EXECUTED = "Not executed: the turn ended before this call had a result."
 ACCEPTED = "Accepted. The call runs in the background; its result will be given to you later."
+
+STILL_WAITING = "The wait is not over."
 
 ImagePlace = tuple[int, int]
 """Position of an item, and number of the part in it."""
@@ -116,6 +119,8 @@ class _Builder:
                 content, _ = self._result(row)
                 parts = (TextPart(content),) if isinstance(content, str) else content
                 self.entries.append(ServerNote((TextPart(label), *parts)))
+            case "agent_message":
+                self.entries.append(self._message_of_agent(row))
             case _:
                 pass  # the result of a call stands behind its step
 
@@ -141,6 +146,12 @@ class _Builder:
                     self.entries.append(
                         FunctionCall(row.data["call_id"], row.data["name"], arguments, native)
                     )
+                case kind if kind in COORDINATION_ITEMS:
+                    calls.append(row)
+                    made = private["call"]
+                    native = self._native(private.get("native"))
+                    arguments = arguments_text(made["arguments"])
+                    self.entries.append(FunctionCall(made["id"], made["name"], arguments, native))
         for row in calls:
             self.entries.append(self._result_of(row))
         for row in shown:
@@ -167,7 +178,24 @@ class _Builder:
             return None
         return Native(stored["provider"], stored["model"], stored["data"])
 
+    def _message_of_agent(self, row: ItemRow) -> Entry:
+        """What the agent above asks for is a request; what a subagent reports is not."""
+        private = row.private or {}
+        text = "".join(part["text"] for part in row.data["content"])
+        report = private.get("report")
+        if report is None:
+            return UserMessage((TextPart(f"[From the agent that created you]\n{text}"),))
+        used = "" if report["tokens"] is None else f", {report['tokens']:,} tokens"
+        sender = row.data["sender_agent_id"]
+        label = f"Report of the subagent '{report['name']}' ({sender}); its turn is {report['status']}{used}:"
+        return ServerNote((TextPart(label), TextPart(excerpt(text, self._shape.result_bytes, sender))))
+
     def _result_of(self, call: ItemRow) -> FunctionResult:
+        if call.type in COORDINATION_ITEMS:
+            private = call.private or {}
+            return FunctionResult(
+                private["call"]["id"], private.get("result", STILL_WAITING), call.status == "failed"
+            )
         call_id = call.data["call_id"]
         row = self._results.get(call_id)
         if row is None:

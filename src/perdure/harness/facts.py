@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.harness.cuts import is_user_message
+from perdure.harness.cuts import is_request
 from perdure.store.rows import ItemRow
 
 log = logging.getLogger(__name__)
@@ -89,11 +89,15 @@ def _found_in(
     row: ItemRow, names: Mapping[str, str], queries: Mapping[str, tuple[str | None, Any]]
 ) -> Iterator[tuple[str, str, str, str]]:
     match row.type:
-        case "message" if is_user_message(row):
+        case "message" | "agent_message" if is_request(row) or row.type == "agent_message":
             text = "\n".join(part["text"] for part in row.data["content"] if "text" in part)[:MOST_TEXT]
+            said = "said by the user"
+            if row.type == "agent_message":
+                sender = row.data["sender_agent_id"]
+                said = "said by the agent above" if is_request(row) else f"reported by the subagent {sender}"
             for pattern, label in ((_CODE, "code"), (_AMOUNT, "amount")):
                 for match in list(pattern.finditer(text))[:MOST_OF_ONE]:
-                    yield label, match[0], "said by the user", "rule"
+                    yield label, match[0], said, "rule"
         case "function_call":
             source = f"argument of {row.data['name']}"
             for name, value in _fields(row.data["arguments"]):

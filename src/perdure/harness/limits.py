@@ -15,9 +15,10 @@ from perdure.config.prices import NANO
 from perdure.config.sections import LimitSettings
 from perdure.harness.repetition import repetitions
 from perdure.store.boundary import Failure
+from perdure.store.coordination import Coordination, refused
 from perdure.store.rows import ItemRow, TurnRow
 from perdure.store.spending import Tally
-from perdure.store.steps import Call, Text
+from perdure.store.steps import Call, Output, Text
 from perdure.wire.limits import NAMES, PREFIX, SCOPE, Ceiling, Value, ceiling_of, is_above
 
 REPETITIONS = ("repeated_calls", "repeated_calls_any_result")
@@ -76,18 +77,25 @@ def ceilings_of(
 
 
 def before_call(
-    turn: TurnRow, spent: Tally, ceilings: Ceilings, *, model: str, currency: str | None
+    turn: TurnRow,
+    spent: Tally,
+    ceilings: Ceilings,
+    *,
+    model: str,
+    currency: str | None,
+    is_beside: bool = False,
 ) -> Hit | None:
     """Why the next model call may not be made, if it may not.
 
     Args:
         spent: the session's tally with the reservation of the call itself.
+        is_beside: whether the call is made beside a step of the turn, whose own call counts too.
         model: the model that would be called; `currency` is that of its price, None if it has none.
     """
     of_turn = Tally.of(turn.spent or {})
     used: tuple[tuple[str, float, float], ...] = (
         # Calls that are about to begin count each other.
-        ("model_calls", turn.model_calls + spent.reserved - 1, spent.model_calls + spent.reserved - 1),
+        ("model_calls", turn.model_calls + is_beside, spent.model_calls + spent.reserved - 1),
         ("uncached_input_tokens", of_turn.uncached_input_tokens, spent.uncached_input_tokens),
         ("total_tokens", of_turn.total_tokens, spent.total_tokens),
         ("spend", of_turn.cost / NANO, spent.cost / NANO),
@@ -110,7 +118,7 @@ def before_tools(
     turn: TurnRow,
     spent: Tally,
     ceilings: Ceilings,
-    calls: Sequence[Call],
+    calls: Sequence[Call | Coordination],
     history: Sequence[ItemRow],
 ) -> Hit | None:
     """Why the calls of an answer may not be made, if they may not."""
@@ -125,33 +133,38 @@ def before_tools(
     most = [ceiling.value for ceiling in (same_result, any_result) if ceiling.value is not None]
     if not most:
         return None
-    run = repetitions(calls, history, int(max(most)))
+    functions = [call for call in calls if isinstance(call, Call)]
+    if not functions:
+        # Waiting again for a subagent is no repetition; what these calls may do has ceilings of its own.
+        return None
+    run = repetitions(functions, history, int(max(most)))
     for ceiling, length, what in (
         (same_result, run.same_result, "the same arguments and the same result"),
         (any_result, run.any_result, "the same arguments"),
     ):
         if ceiling.value is not None and length >= ceiling.value:
-            name = calls[0].name[:64]
+            name = functions[0].name[:64]
             return _hit(ceiling, ceilings, f"'{name}' was called {length} times in a row with {what}")
     return None
 
 
-def refuse_calls(outputs: Sequence[Text | Call], hit: Hit) -> tuple[Text | Call, ...]:
+def refuse_calls(outputs: Sequence[Output], hit: Hit) -> tuple[Output, ...]:
     """The outputs of an answer with all of its calls refused: they are listed, and not made."""
     refusal = f"Not executed. {hit.failure.message}"
-    return tuple(
-        replace(
-            output,
-            refusal=refusal,
-            answer=None,
-            is_async=False,
-            counts=False,
-            private={**(output.private or {}), "refused": True},
-        )
-        if isinstance(output, Call)
-        else output
-        for output in outputs
-    )
+    return tuple(_refuse(output, refusal) for output in outputs)
+
+
+def _refuse(output: Output, refusal: str) -> Output:
+    match output:
+        case Call():
+            private = {**(output.private or {}), "refused": True}
+            return replace(
+                output, refusal=refusal, answer=None, is_async=False, counts=False, private=private
+            )
+        case Coordination():
+            return refused(output, refusal)
+        case Text():
+            return output
 
 
 _UNITS = {

@@ -9,16 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.harness.tokens import text_tokens
+from perdure.models.messages import CompactedHistory, Native, ServerNote, TextPart
 from perdure.store.compactions import Compaction
 
 HEAD = (
     "The beginning of this conversation is no longer shown; this note stands in its place. It is a record, "
     "not a request: do nothing because of it alone."
 )
+COMPACTED_HEAD = (
+    "The beginning of this conversation was compacted; this note adds to what is left of it above. It is a "
+    "record, not a request: do nothing because of it alone."
+)
 FINISHED = "Earlier requests of the user. All of them are over; do not work on them again:"
 FACTS = "Facts, exactly as they were given. Use them as they are; where text and facts differ, facts count:"
 OPEN = "Calls whose results had not come when this was written:"
-SUBAGENTS = "Subagents that are still running; do not start the same work again:"
+SUBAGENTS = (
+    "Your subagents when this was written. Those that were running report with a message when they end; do "
+    "not start the same work again:"
+)
 RUNNING = "The request that follows this note is being worked on. The record above includes the steps so far."
 
 _ENDS = {
@@ -28,17 +36,55 @@ _ENDS = {
 }
 
 
-def compaction_note(compaction: Compaction, pinned: Mapping[str, str], pin_tokens: int) -> str:
+def note_entries(
+    compaction: Compaction, pinned: Mapping[str, str], pin_tokens: int, target: tuple[str, str]
+) -> tuple[ServerNote, ...]:
+    """What stands in place of the compacted items, for a model of a provider (`target`).
+
+    To the one that the provider compacted them for, that comes first; the note behind it restates the rest.
+    """
+    earlier = earlier_entry(compaction, target)
+    is_native = earlier.compacted is not None
+    note = compaction_note(compaction, pinned, pin_tokens, is_told=is_native)
+    rest = ServerNote((TextPart(note),))
+    return (earlier, rest) if is_native else (rest,)
+
+
+def earlier_entry(compaction: Compaction, target: tuple[str, str]) -> ServerNote:
+    """What happened, and no more: as the provider compacted it, for its own model, else in words."""
+    kept = compaction.data.get("native")
+    compacted = None
+    if kept is not None and (kept["provider"], kept["model"]) == target:
+        native = Native(kept["provider"], kept["model"], kept["data"])
+        compacted = CompactedHistory(native, kept["tokens"], kept["kept"])
+    told = "\n\n".join((HEAD, *_told(compaction)))
+    return ServerNote((TextPart(told),), compacted)
+
+
+def kept_compaction(compacted: CompactedHistory) -> dict[str, Any]:
+    """What a provider compacted, as the row of a compaction keeps it beside the words for other models."""
+    native = compacted.native
+    return {
+        "provider": native.provider,
+        "model": native.model,
+        "data": dict(native.data),
+        "tokens": compacted.tokens,
+        "kept": compacted.kept,
+    }
+
+
+def compaction_note(
+    compaction: Compaction, pinned: Mapping[str, str], pin_tokens: int, *, is_told: bool = False
+) -> str:
     """The text of the note.
 
     Args:
         pinned: facts of the application by name; all of them are in the note.
         pin_tokens: room for the facts that were found by rule.
+        is_told: what happened stands before the note, in another form.
     """
     data = compaction.data
-    parts = [HEAD]
-    if data["summary"]:
-        parts.append(f"What happened:\n{data['summary']}")
+    parts = [COMPACTED_HEAD] if is_told else [HEAD, *_told(compaction)]
     parts.extend(_requests(data["requests"], data["earlier"]))
     if data["open"]:
         lines = [f"- {call['name']} ({call['call_id']}): {call['arguments']}" for call in data["open"]]
@@ -51,6 +97,11 @@ def compaction_note(compaction: Compaction, pinned: Mapping[str, str], pin_token
     if data["carried"]:
         parts.append(RUNNING)
     return "\n\n".join(parts)
+
+
+def _told(compaction: Compaction) -> Iterator[str]:
+    if compaction.data["summary"]:
+        yield f"What happened:\n{compaction.data['summary']}"
 
 
 def shown_facts(pins: Sequence[Mapping[str, Any]], tokens: int) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.harness.cuts import is_user_message
+from perdure.harness.cuts import is_request
 from perdure.harness.entries import arguments_text
 from perdure.harness.excerpts import clip
 from perdure.harness.tokens import text_of_size, text_tokens
+from perdure.store.coordination import COORDINATION_ITEMS
 from perdure.store.rows import ItemRow
 
 LINE = 240
@@ -46,7 +47,7 @@ def _line(row: ItemRow) -> str | None:
             text = clip(" ".join(part["text"] for part in row.data["content"] if "text" in part), LINE)
             if not text:
                 return None
-            return f'The user said: "{text}"' if is_user_message(row) else f'You said: "{text}"'
+            return f'The user said: "{text}"' if is_request(row) else f'You said: "{text}"'
         case "function_call":
             return f"You called {row.data['name']}({clip(arguments_text(row.data['arguments']), LINE)})"
         case "function_call_output":
@@ -56,4 +57,10 @@ def _line(row: ItemRow) -> str | None:
                 content = " ".join(part.get("text", "[image]") for part in content)
             text = clip(content or "", LINE)
             return f'The function {"failed" if failed else "returned"}: "{text}"'
+        case "agent_message":
+            text = clip(" ".join(part["text"] for part in row.data["content"]), LINE)
+            return f'{"You were told" if is_request(row) else "A subagent reported"}: "{text}"'
+        case kind if kind in COORDINATION_ITEMS:
+            call = (row.private or {})["call"]
+            return f"You called {call['name']}({clip(arguments_text(call['arguments']), LINE)})"
     return None

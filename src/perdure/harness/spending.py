@@ -13,6 +13,7 @@ from perdure.models.messages import Finished, ModelRequest, UsageTold
 from perdure.models.registry import Resolved
 from perdure.store.boundary import Boundary, Failure
 from perdure.store.locked import SessionGone
+from perdure.store.rows import TurnRow
 from perdure.store.spending import ModelCall, Purpose, read_spending
 from perdure.store.steps import Spent, charge_beside
 from perdure.wire.usage import TokenUsage
@@ -152,18 +153,17 @@ async def admit_beside(deps: Deps, session_id: str, turn_id: str, resolved: Reso
         ceilings_of(deps.settings.limits, found.metadata, found.limits),
         model=resolved.upstream,
         currency=None if price is None else price.currency,
+        is_beside=True,
     )
     return None if hit is None else count_hit(deps, hit)
 
 
-async def settle_beside(
-    deps: Deps, session_id: str, turn_id: str, call: CallRecord, outcome: str, written: int = 0
-) -> None:
+async def settle_beside(deps: Deps, turn: TurnRow, call: CallRecord, outcome: str, written: int = 0) -> None:
     """Charge the session, and the turn while it runs, with a call beside its steps that has ended."""
     calls = call.ended(outcome, written)
     if calls:
         spent = Spent(call.usage, call.active_us, 1, calls)
-        await deps.store.write(charge_beside, session_id, turn_id, spent)
+        await deps.store.write(charge_beside, turn.session_id, turn.id, spent, turn.agent_id)
 
 
 def written_tokens(texts: int) -> int:

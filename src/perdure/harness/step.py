@@ -12,57 +12,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from contextlib import aclosing
+from collections.abc import Iterable
+from typing import Protocol
 
-from perdure.config.faults import reach
 from perdure.harness.answer import Rules, functions_of, read_answer
-from perdure.harness.attempt import NOTHING_SPENT, Attempt, Writing
+from perdure.harness.attempt import NOTHING_SPENT, Attempt
 from perdure.harness.checks import check_request
 from perdure.harness.compaction import Cancelled, Compactor
 from perdure.harness.conversation import Conversation
+from perdure.harness.coordination import offered
 from perdure.harness.deps import Deps
+from perdure.harness.halt import Halt
 from perdure.harness.limits import before_call, before_tools, refuse_calls
-from perdure.harness.metering import Meter, count_retry, metered_call
+from perdure.harness.metering import count_retry
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.reading import read_parts
 from perdure.harness.retrying import is_too_large, retry_delay
 from perdure.harness.spending import CallRecord, ceilings_at, count_hit, price_of
+from perdure.harness.stream import AnswerStream
 from perdure.models.errors import ModelError
-from perdure.models.messages import (
-    CallDone,
-    Finished,
-    MessageDone,
-    ModelRequest,
-    ReasoningDelta,
-    ReasoningDone,
-    TextDelta,
-    UsageTold,
-)
+from perdure.models.messages import CallDone
 from perdure.models.registry import Resolved, UnknownModel
 from perdure.store.boundary import Boundary, Ending, Failure
+from perdure.store.coordination import named_to_end
 from perdure.store.rows import TurnRow
-from perdure.store.sessions import cancel_requested
 from perdure.store.spending import read_spending
-from perdure.store.steps import (
-    Call,
-    abandon_step,
-    charge_call,
-    checkpoint_item,
-    commit_step,
-    open_item,
-)
+from perdure.store.steps import Call, Text, TurnOver, abandon_step, charge_call, commit_step
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_SECONDS = 0.5
+
+class Others(Protocol):
+    """The agents that work beside the one that makes a step."""
+
+    async def hold(self, agent_ids: Iterable[str]) -> None:
+        """Break off the steps of agents whose turns are about to be ended."""
+        ...
 
 
 class Step:
-    """The step that a boundary asks for. `arrived` is set when input for the session is accepted."""
+    """The step that a boundary asks for, of its agent. `halt` tells when it has to break off."""
 
     def __init__(
-        self, deps: Deps, boundary: Boundary, conversation: Conversation, arrived: asyncio.Event
+        self, deps: Deps, boundary: Boundary, conversation: Conversation, halt: Halt, others: Others
     ) -> None:
         assert boundary.turn is not None
         self._deps = deps
@@ -70,7 +62,8 @@ class Step:
         self._lease = boundary.lease
         self._turn = boundary.turn
         self._conversation = conversation
-        self._arrived = arrived
+        self._halt = halt
+        self._others = others
         self._unsaved = NOTHING_SPENT
         self._tally = boundary.spent
 
@@ -109,7 +102,9 @@ class Step:
             name = self._boundary.turn_config.settings.model
             attempt.call = CallRecord.of(self._deps, resolved, request, name)
             try:
-                if not await self._stream(attempt, resolved, request):
+                active_us = self._turn.active_us + self._unsaved.active_us
+                stream = AnswerStream(self._deps, self._boundary, active_us, self._halt.requested)
+                if not await stream.read(attempt, resolved, request):
                     return await self._abandon(attempt, None)
                 compactor.learn(attempt.finished)
                 return await self._commit(attempt, compactor.result_bytes)
@@ -145,6 +140,8 @@ class Step:
                 if await self._cancelled_within(delay):
                     nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
                     return await self._abandon(nothing, None, model_calls=0)
+            except TurnOver:
+                return await self._abandon(attempt, None)
             except TimeoutError:
                 seconds = int(self._deps.settings.work.turn_timeout)
                 text = f"The turn was active for longer than {seconds} seconds."
@@ -152,7 +149,12 @@ class Step:
 
     def _compactor(self, resolved: Resolved) -> Compactor:
         return Compactor(
-            self._deps, self._boundary, self._turn, self._conversation, resolved, self._cancel_accepted
+            self._deps,
+            self._boundary,
+            self._turn,
+            self._conversation,
+            resolved,
+            self._halt.requested.wait,
         )
 
     async def _give_up(self, made: Failure | Cancelled) -> Boundary:
@@ -184,7 +186,9 @@ class Step:
         """Charge the turn with a call that showed nothing, before it is made again."""
         self._check_ownership()
         spent = attempt.spent(outcome)
-        self._turn, self._tally = await self._deps.store.write(charge_call, self._lease, self._turn.id, spent)
+        self._turn, self._tally = await self._deps.store.write(
+            charge_call, self._lease, self._turn.id, spent, self._boundary.agent_id
+        )
         self._unsaved = NOTHING_SPENT
         return self._turn
 
@@ -195,123 +199,12 @@ class Step:
             found = await self._deps.store.read(read_spending, turn.session_id, turn.id)
             self._tally = found.tally
 
-    # ---- the model call
-
-    async def _stream(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> bool:
-        """Read the model's answer; False when a cancel was accepted first."""
-        reading = asyncio.create_task(self._read_in_time(attempt, resolved, request))
-        watching = asyncio.create_task(self._cancel_accepted())
-        try:
-            await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                reading.result()
-                return True
-            watching.result()
-            return False
-        finally:
-            for task in (reading, watching):
-                task.cancel()
-            await asyncio.gather(reading, watching, return_exceptions=True)
-
-    async def _read_in_time(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
-        """Read the answer once a model call may start; waiting for that is not active time."""
-        async with metered_call(self._deps.metrics.loop, self._deps.model_calls, resolved) as meter:
-            self._check_ownership()
-            assert attempt.call is not None
-            attempt.began = time.monotonic()
-            attempt.call.begin()
-            spent = self._turn.active_us + self._unsaved.active_us
-            remaining = self._deps.settings.work.turn_timeout - spent / 1e6
-            try:
-                async with asyncio.timeout(max(remaining, 0.001)):
-                    await self._read(attempt, attempt.call, resolved, meter)
-            finally:
-                meter.used(attempt.call.usage)
-                meter.cost(attempt.call.cost)
-
-    async def _read(self, attempt: Attempt, call: CallRecord, resolved: Resolved, meter: Meter) -> None:
-        request = call.request
-        async with aclosing(resolved.model.stream(request)) as events:
-            reach("model:before-call")
-            self._check_ownership()
-            async for event in events:
-                self._check_ownership()
-                if event.__class__ is UsageTold:
-                    call.tell(event)
-                    continue
-                if not attempt.writing and not attempt.outputs:
-                    reach("model:first-output")
-                    meter.output()
-                    call.output()
-                match event:
-                    case TextDelta():
-                        writing = attempt.writing.get(event.output)
-                        if writing is None:
-                            writing = await self._open(attempt, event.output, "message")
-                        writing.live.append_text(event.text)
-                        await self._checkpoint(writing)
-                    case ReasoningDelta() if request.summary is None:
-                        pass  # kept for the provider, not shown: no summary was asked for
-                    case ReasoningDelta():
-                        writing = attempt.writing.get(event.output)
-                        if writing is None:
-                            writing = await self._open(attempt, event.output, "reasoning")
-                        writing.live.append_summary(event.part, event.text)
-                        await self._checkpoint(writing)
-                    case MessageDone() | ReasoningDone() | CallDone():
-                        attempt.outputs.append(event)
-                    case Finished():
-                        attempt.finished = event
-                        call.tell(event)
-        reach("model:after-call")
-        if attempt.finished is None:
-            raise ModelError("connection_failed", "The model's answer ended early.", retryable=True)
-        attempt.outputs.sort(key=lambda output: output.output)
-        unfinished = attempt.writing.keys() - {output.output for output in attempt.outputs}
-        if unfinished:
-            raise ModelError("server_error", "The model's answer left outputs unfinished.", retryable=True)
-
-    async def _open(self, attempt: Attempt, output: int, kind: str) -> Writing:
-        opened = await self._deps.store.write(open_item, self._lease, self._turn.id, kind, attempt.number)
-        self._check_ownership()
-        item = opened.item
-        assert item.output_index is not None
-        live = self._deps.hub.open_item(
-            item.session_id,
-            item.turn_id,
-            item.id,
-            item.output_index,
-            epoch=self._lease.epoch,
-            after=opened.seq,
-        )
-        writing = Writing(item, live, time.monotonic())
-        attempt.writing[output] = writing
-        return writing
-
-    async def _checkpoint(self, writing: Writing) -> None:
-        now = time.monotonic()
-        if now - writing.saved_at < CHECKPOINT_SECONDS:
-            return
-        writing.saved_at = now
-        await self._deps.store.write(checkpoint_item, self._lease, writing.row, writing.data())
-
-    async def _cancel_accepted(self) -> None:
-        """Return once an accepted cancel waits in the inbox; other input waits for the boundary."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            try:
-                if await self._deps.store.read(cancel_requested, self._lease.session_id):
-                    return
-            except asyncio.CancelledError:
-                # Nobody has looked: the next watcher must.
-                self._arrived.set()
-                raise
+    # ---- breaking off
 
     async def _cancelled_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self._cancel_accepted()
+                await self._halt.requested.wait()
         except TimeoutError:
             return False
         return True
@@ -335,12 +228,16 @@ class Step:
         ending: Ending | None = "completed" if answer.ends_turn else None
         if answer.fault is not None:
             ending = Failure("server_error", answer.fault)
-        calls = [output for output in outputs if isinstance(output, Call)]
+        calls = [output for output in outputs if not isinstance(output, Text)]
         ceilings = ceilings_at(self._deps, self._boundary)
         hit = before_tools(self._turn, self._tally, ceilings, calls, self._conversation.rows)
         if hit is not None:
             outputs, ending = refuse_calls(outputs, hit), count_hit(self._deps, hit)
+        if ended := named_to_end(outputs):
+            mine = self._boundary.children
+            await self._others.hold([each.id for each in mine if each.id in ended or each.name in ended])
         self._check_ownership()
+        self._halt.requested.clear()
         boundary = await self._deps.store.write(
             commit_step,
             self._lease,
@@ -349,12 +246,12 @@ class Step:
             outputs,
             attempt.spent("ok"),
             ending=ending,
-            call_timeout_us=self._deps.call_timeout_us,
+            policy=self._deps.policy,
+            agent_id=self._boundary.agent_id,
         )
-        for output in outputs:
-            if isinstance(output, Call):
-                outcome = "announced" if output.is_owed else "refused"
-                self._deps.metrics.loop.tool_calls.labels(outcome).inc()
+        for output in calls:
+            is_made = output.is_owed if isinstance(output, Call) else output.refusal is None
+            self._deps.metrics.loop.tool_calls.labels("announced" if is_made else "refused").inc()
         return boundary
 
     async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:
@@ -369,6 +266,8 @@ class Step:
         model_calls: int = 1,
     ) -> Boundary:
         self._check_ownership()
+        # What asked for it is in the rows that the boundary reads.
+        self._halt.requested.clear()
         return await self._deps.store.write(
             abandon_step,
             self._lease,
@@ -376,17 +275,24 @@ class Step:
             attempt.partial(),
             attempt.spent(outcome, model_calls=model_calls),
             failure=failure,
-            call_timeout_us=self._deps.call_timeout_us,
+            policy=self._deps.policy,
+            agent_id=self._boundary.agent_id,
+            goes_on=not self._halt.is_held,
         )
 
     async def _rules(self, attempt: Attempt, result_bytes: int) -> Rules:
         limits = self._deps.settings.limits
         calls = [output for output in attempt.outputs if isinstance(output, CallDone)]
         text_format = self._boundary.turn_config.settings.text.format
+        is_subagent = self._boundary.subagent is not None
         return Rules(
             show_reasoning=self._boundary.turn_config.settings.reasoning.summary is not None,
-            functions=functions_of(self._boundary.config.settings.tools),
-            output_schema=text_format.schema_ if text_format.type == "json_schema" else None,
+            functions={} if is_subagent else functions_of(self._boundary.config.settings.tools),
+            coordination=frozenset(offered(self._boundary, self._deps.settings.subagents.depth)),
+            output_schema=text_format.schema_
+            if text_format.type == "json_schema" and not is_subagent
+            else None,
+            is_subagent=is_subagent,
             validate_arguments=limits.validate_arguments,
             repaired_calls=limits.repaired_calls,
             output_repairs=limits.output_repairs,

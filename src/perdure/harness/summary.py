@@ -7,25 +7,20 @@ one request is summarised in pieces, each with the summary of those before it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from perdure.config.faults import reach
 from perdure.harness.background import Summary
+from perdure.harness.beside import CallsBeside, Listener
 from perdure.harness.checks import check_request
 from perdure.harness.cuts import cut_places, row_tokens
 from perdure.harness.deps import Deps
 from perdure.harness.entries import ImagePlace, Shape, Shown, make_entries
-from perdure.harness.metering import metered_call
 from perdure.harness.outline import outline
-from perdure.harness.ownership import OwnershipLost
-from perdure.harness.retrying import retry_delay
 from perdure.harness.room import Room
-from perdure.harness.spending import CallRecord, admit_beside, settle_beside, written_tokens
 from perdure.harness.tokens import entries_tokens, fixed_tokens, text_tokens
 from perdure.models.errors import ModelError
 from perdure.models.messages import (
@@ -92,7 +87,7 @@ class Summariser:
         self._room = Room.of(self._target, deps.settings, deps.windows)
         # Nothing that others have to charge: each call is settled when it ends.
         self.spent = Spent(None, 0, 0)
-        self._active_us = 0
+        self._calls = CallsBeside(deps, source.turn, self._target)
 
     async def run(self) -> Summary:
         """The summary, or why there is none in the log.
@@ -186,67 +181,25 @@ class Summariser:
         return request
 
     async def _ask(self, request: ModelRequest) -> str:
-        """The text of one answer, asked for again as the settings say while the failure may pass."""
-        retry = self._deps.settings.retry
-        waited = 0.0
-        for tries in range(1, retry.attempts + 1):
-            turn = self._source.turn
-            refused = await admit_beside(self._deps, turn.session_id, turn.id, self._target)
-            if refused is not None:
-                raise ModelError(refused.code, refused.message)
-            try:
-                return await self._call(request)
-            except ModelError as error:
-                delay = retry_delay(error, tries, retry)
-                if not error.retryable or tries == retry.attempts or waited + delay > retry.give_up_after:
-                    raise
-                waited += delay
-                await asyncio.sleep(delay)
-        raise AssertionError("the last attempt returns or raises")
+        """The text of one answer."""
 
-    async def _call(self, request: ModelRequest) -> str:
-        deps, target = self._deps, self._target
-        texts: list[MessageDone] = []
-        finished: Finished | None = None
-        call = CallRecord.of(deps, target, request, target.upstream, "compaction")
-        outcome = "cancelled"
-        try:
-            async with metered_call(deps.metrics.loop, deps.model_calls, target) as meter:
-                if not deps.ownership.alive():
-                    raise OwnershipLost
-                call.begin()
-                spent = self._source.turn.active_us + self._active_us
-                async with asyncio.timeout(max(deps.settings.work.turn_timeout - spent / 1e6, 0.001)):
-                    async with aclosing(target.model.stream(request)) as events:
-                        reach("compaction:before-call")
-                        async for event in events:
-                            match event:
-                                case UsageTold():
-                                    call.tell(event)
-                                    continue
-                                case MessageDone():
-                                    texts.append(event)
-                                case Finished():
-                                    finished = event
-                                    call.tell(event)
-                                    meter.used(event.usage)
-                                    meter.cost(call.cost)
-                            call.output()
-            outcome = "ok" if finished is not None else "connection_failed"
-        except ModelError as error:
-            outcome = error.code
-            raise
-        except TimeoutError:
-            outcome = "request_timeout"
-            raise
-        finally:
-            self._active_us += call.active_us
-            written = written_tokens(sum(len(text.text) for text in texts))
-            turn = self._source.turn
-            await settle_beside(deps, turn.session_id, turn.id, call, outcome, written)
-        reach("compaction:after-call")
-        if finished is None:
-            raise ModelError("connection_failed", "The model's summary ended early.", retryable=True)
+        async def read(listener: Listener) -> list[MessageDone]:
+            texts: list[MessageDone] = []
+            async with aclosing(self._target.model.stream(request)) as events:
+                async for event in events:
+                    match event:
+                        case UsageTold():
+                            listener.call.tell(event)
+                            continue
+                        case MessageDone():
+                            texts.append(event)
+                            listener.characters += len(event.text)
+                        case Finished():
+                            listener.finish(event)
+                    listener.call.output()
+            return texts
+
+        texts = await self._calls.ask(request, read)
         if any(text.refusal for text in texts):
             raise ModelError("server_error", "The model refused to write a summary.")
         return "\n".join(text.text for text in texts)

@@ -44,6 +44,8 @@ def text_of_size(tokens: int) -> int:
 
 def entry_tokens(entry: Entry) -> int:
     match entry:
+        case ServerNote(compacted=compacted) if compacted is not None:
+            return FRAME + compacted.tokens
         case UserMessage() | ServerNote():
             return FRAME + _parts(entry.content)
         case AssistantMessage():

@@ -128,3 +128,18 @@ class ShownItem:
                 **fields,
             ),
         )
+
+
+class _Unheard:
+    """Says nothing to anybody."""
+
+    def delta(self, session_id: str, part: LivePart, text: str) -> None:
+        pass
+
+    def say(self, session_id: str, make: Callable[[str], Event]) -> None:
+        pass
+
+
+def unheard_item(session_id: str, turn_id: str, item_id: str, output_index: int) -> ShownItem:
+    """An item whose text is kept and shown to no stream."""
+    return ShownItem(_Unheard(), session_id, turn_id, item_id, output_index)

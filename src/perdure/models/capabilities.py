@@ -75,6 +75,7 @@ def capabilities_of(provider: ProviderSettings, overrides: ModelSettings, upstre
         efforts=known.efforts if overrides.efforts is None else overrides.efforts,
         images=known.images if overrides.images is None else overrides.images,
         native_output_schema=known.native_output_schema if structured is None else structured,
+        compacts=provider.compacts,
     )
 
 

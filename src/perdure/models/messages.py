@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from perdure.wire.usage import TokenUsage
 
@@ -87,10 +87,27 @@ class FunctionResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactedHistory:
+    """What a provider itself made of a history.
+
+    `tokens` is about how many it takes in a request; `kept` of them are messages as they were, which a
+    further compaction keeps as well.
+    """
+
+    native: Native
+    tokens: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerNote:
-    """A labelled text written by the server, never by the user (a late result, a repair request)."""
+    """A labelled text written by the server, never by the user (a late result, a repair request).
+
+    `compacted` is sent in place of the content to the model that it comes from, and to no other one.
+    """
 
     content: tuple[Part, ...]
+    compacted: CompactedHistory | None = None
 
 
 Entry = UserMessage | AssistantMessage | Reasoning | FunctionCall | FunctionResult | ServerNote
@@ -109,6 +126,7 @@ class FunctionSpec:
 class ModelRequest:
     """One model call. `model` is the upstream name; `cache_key` groups calls of one conversation.
 
+    `agent` is the name of the subagent that calls, None for the root agent; no provider is told.
     The first `settled` entries belong to turns that have ended: later calls begin with the same.
     """
 
@@ -124,6 +142,7 @@ class ModelRequest:
     cache_ttl: Literal["30m", "12h"] | None = None
     cache_key: str | None = None
     settled: int = 0
+    agent: str | None = None
 
 
 # ---- what the model answers --------------------------------------------------------------------
@@ -198,7 +217,10 @@ ModelEvent = TextDelta | ReasoningDelta | MessageDone | ReasoningDone | CallDone
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the harness needs to know of a model; sizes in tokens."""
+    """What the harness needs to know of a model; sizes in tokens.
+
+    `compacts`: its provider compacts histories itself, and its adapter is a `CompactingModel`.
+    """
 
     context_window: int | None = None
     max_output_tokens: int | None = None
@@ -206,6 +228,7 @@ class Capabilities:
     images: bool = True
     native_output_schema: bool = True
     service_tiers: tuple[str, ...] | None = None
+    compacts: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -220,3 +243,14 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class CompactingModel(Model, Protocol):
+    """A model whose provider compacts histories itself.
+
+    `compact` makes one request with the entries and the instructions of `request`, and raises
+    `ModelError` as `stream` does.
+    """
+
+    async def compact(self, request: ModelRequest) -> tuple[CompactedHistory, Finished]: ...

@@ -8,8 +8,9 @@ from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models.errors import ModelError
-from perdure.models.messages import Entry, ModelEvent, ModelRequest
+from perdure.models.messages import CompactedHistory, Entry, Finished, ModelEvent, ModelRequest
 from perdure.models.responses_body import InputWriter, build_body
+from perdure.models.responses_compaction import BELOW, compact_body, read_compaction
 from perdure.models.responses_reader import ResponseReader
 from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
@@ -23,7 +24,7 @@ OWN_FIELDS = {
 # Items of its own that a provider no longer reads: after a change of keys, or kept nowhere.
 ITEMS_REFUSED = re.compile(
     r"encrypted content for item|required following item|required '?reasoning'? item"
-    r"|item with id \S+ not found",
+    r"|item with id \S+ not found|encrypted content \S+ could not be verified",
     re.IGNORECASE,
 )
 MOST_REFUSED = 100_000
@@ -72,6 +73,22 @@ class ResponsesModel:
             raise
         for said in reader.close():
             yield said
+
+    async def compact(self, request: ModelRequest) -> tuple[CompactedHistory, Finished]:
+        """The provider's own compaction of the request's entries, and what it took.
+
+        Raises:
+            ModelError: there is none; as `stream` raises it.
+        """
+        entries, _ = self._write(request.model, request.entries, frozenset())
+        try:
+            async with self._upstream.post(compact_body(request, entries), below=BELOW) as answer:
+                found = [said async for batch in answer for said in batch]
+        except ModelError as error:
+            if ITEMS_REFUSED.search(error.message) and self._refuse_items(request):
+                error.retryable = True
+            raise
+        return read_compaction(self._upstream.provider, request.model, found[0] if found else None)
 
     def _write(
         self, model: str, entries: Sequence[Entry], sent: frozenset[str]

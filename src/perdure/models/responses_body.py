@@ -135,8 +135,15 @@ class InputWriter:
             if run:
                 items.extend(self._reasoning(run, entry))
                 run = []
-            items.append(self._item(entry))
+            items.extend(self._items(entry))
         return items
+
+    def _items(self, entry: Entry) -> Iterable[dict[str, Any]]:
+        compacted = entry.compacted if isinstance(entry, ServerNote) else None
+        if compacted is not None and self._is_own(compacted.native):
+            self.sent.add(compacted.native.data["id"])
+            return list(compacted.native.data["items"])
+        return (self._item(entry),)
 
     def _reasoning(self, run: list[Reasoning], follower: Entry) -> Iterator[dict[str, Any]]:
         own = [entry for entry in run if self._is_own(entry.native)]

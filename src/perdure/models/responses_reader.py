@@ -265,7 +265,7 @@ class ResponseReader:
 
     def _fail(self, response: Event, failure: ModelError) -> Iterator[ModelEvent]:
         """Say what a failed or truncated answer used, and raise."""
-        if (usage := _usage(response.get("usage"))) is not None:
+        if (usage := usage_of(response.get("usage"))) is not None:
             yield UsageTold(usage)
         raise failure
 
@@ -288,7 +288,7 @@ class ResponseReader:
                 if output.kind == "function_call" and output.arguments is None:
                     raise faults.garbled(self._provider, "ended its answer in the middle of a call")
                 yield from self._finish(output)
-        self._usage = _usage(response.get("usage"))
+        self._usage = usage_of(response.get("usage"))
         self._response_id = _text(response.get("id")) or None
         self.is_finished = True
 
@@ -307,7 +307,8 @@ class ResponseReader:
         return self._item_done({"output_index": key, "item": item})
 
 
-def _usage(usage: Any) -> TokenUsage | None:
+def usage_of(usage: Any) -> TokenUsage | None:
+    """The counts of a response, as far as it tells any."""
     if not isinstance(usage, dict):
         return None
     read = usage.get("input_tokens_details") or {}

@@ -100,6 +100,7 @@ class When(_Part):
     call_count: Count | None = None
     model: str | None = None
     effort: Effort | None = None
+    agent: str | None = None
     times: Positive | None = None
     times_per_conversation: Positive | None = None
 

@@ -50,6 +50,8 @@ def _request_holds(when: When, situation: Situation) -> bool:
         return False
     if when.effort is not None and when.effort != request.effort:
         return False
+    if when.agent is not None and not fnmatchcase(request.agent or "", when.agent):
+        return False
     return when.newest is None or when.newest == situation.newest
 
 

@@ -50,17 +50,23 @@ class Upstream:
         return self.settings(model).max_output_tokens or self.provider.max_output_tokens
 
     @contextlib.asynccontextmanager
-    async def post(self, body: dict[str, Any], *, model: str | None = None) -> AsyncIterator[Answer]:
+    async def post(
+        self, body: dict[str, Any], *, model: str | None = None, below: str | None = None
+    ) -> AsyncIterator[Answer]:
         """Send a request for `body["model"]`, or for the `model` that is part of the address.
 
+        `below` is the rest of the address of an endpoint below this one, whose answers are not streamed.
         See `Transport.post`.
         """
         url = self._url if model is None else self._url.replace("{model}", quote(model))
+        headers = self._headers
+        if below is not None:
+            url, headers = f"{url}{below}", {**headers, "Accept": "application/json"}
         model = model or body["model"]
         refused = self._refused.get(model, frozenset())
         body = {key: value for key, value in body.items() if key not in refused}
         try:
-            async with self._transport.post(self.provider, url, self._headers, body) as answer:
+            async with self._transport.post(self.provider, url, headers, body) as answer:
                 yield answer
         except ModelError as error:
             if error.status in (400, 422) and (fields := self._fields_named(body, error.message)):

@@ -178,6 +178,8 @@ class Answers:
             raise raised[0]
         accepted = True
         self._ending.add(pair)
+        if ledger is not None:
+            await self._session.pins.keep()
 
         async def send(event: dict[str, Any]) -> None:
             nonlocal accepted

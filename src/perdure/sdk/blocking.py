@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.sdk.agent import Agent
     from perdure.sdk.events import Event
     from perdure.sdk.ledger import LedgerRecord
+    from perdure.sdk.ledger_edit import Change
     from perdure.sdk.leg import OnAction
     from perdure.sdk.messages import Input
     from perdure.sdk.reconcile import Drift
@@ -181,6 +182,12 @@ class BlockingSession(Generic[OutputT_co]):
     def ledger(self) -> LedgerRecord | None:
         """See `Session.ledger`."""
         return self._sessions.wait_for(self.session.ledger())
+
+    def update_ledger(
+        self, change: Change | None = None, /, *, expected: int | None = None, **fields: Any
+    ) -> LedgerRecord:
+        """See `Session.update_ledger`."""
+        return self._sessions.wait_for(self.session.update_ledger(change, expected=expected, **fields))
 
     def reconcile(self) -> list[Drift]:
         """See `Session.reconcile`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from perdure.sdk.errors import NoServer, SdkError
+from perdure.sdk.requests import persistently
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -16,6 +17,7 @@ URL_VARIABLE = "PERDURE_URL"
 KEY_VARIABLE = "PERDURE_API_KEY"
 HOSTED_URL = "https://api.openai.com/v1"
 HOSTED_KEY_VARIABLE = "OPENAI_API_KEY"
+CAPABILITIES = "/perdure/v1/capabilities"
 
 
 def connect(
@@ -63,3 +65,26 @@ def make_client(base_url: str, api_key: str, *, is_official: bool = False) -> As
         # The official client sends these from the environment to whatever server it is given.
         client.organization = client.project = None
     return client
+
+
+async def keeps_pins(client: AsyncOpenAI, patience: float) -> bool:
+    """Whether the server keeps pinned facts through compaction, which it says among its capabilities.
+
+    Raises openai.APIError when it cannot be reached for longer than `patience`, in seconds.
+    """
+    from openai import APIStatusError
+
+    url = str(client.base_url).rstrip("/")
+    if url == HOSTED_URL:
+        return False
+    try:
+        told = await persistently(
+            lambda: client.get(url.removesuffix("/v1") + CAPABILITIES, cast_to=object), patience
+        )
+    except APIStatusError as error:
+        if error.status_code >= 500:
+            raise
+        return False
+    features = told.get("features") if isinstance(told, Mapping) else None
+    feature = features.get("pinned_facts") if isinstance(features, Mapping) else None
+    return isinstance(feature, Mapping) and feature.get("active") is True

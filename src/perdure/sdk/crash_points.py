@@ -5,8 +5,9 @@ Without `PERDURE_FAULT` in the environment a crash point does nothing. Its value
 
 In the order of a call: `journal:before-begin`, `journal:after-begin`, `tool:before-run`, `tool:after-run`,
 `journal:before-finish`, `journal:finish-before-commit`, `journal:after-finish`, `result:before-submit`,
-`result:after-submit`, `journal:after-submitted`. Around the creation of a session that has a ledger:
-`ledger:after-create`, `ledger:before-bind`, `ledger:after-bind`.
+`result:after-submit`, `journal:after-submitted`. Where a pinned field of the ledger has changed, before the
+result is submitted: `pins:before-update`, `pins:after-update`. Around the creation of a session that has a
+ledger: `ledger:after-create`, `ledger:before-bind`, `ledger:after-bind`.
 
 The server has points of the same form with other names; both may run in one process.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from perdure.sdk.requests import new_key
 
 if TYPE_CHECKING:
     from perdure.sdk.agent import Agent
+    from perdure.sdk.ledger import LedgerForm, LedgerRecord
     from perdure.sdk.sessions import Sessions
 
 
@@ -34,6 +35,7 @@ class Creation:
         key: str | None,
         ledger: Any,
         ledger_type: Any,
+        pinned: Iterable[str],
         more: Mapping[str, Any],
     ) -> None:
         self._sessions = sessions
@@ -42,9 +44,10 @@ class Creation:
         self._metadata = {links.AGENT: agent.name, **(metadata or {})}
         self._key = key or new_key()
         self._ledger = ledger
-        self._ledger_type = ledger_type
+        self._form = None if ledger is None else _checked_form(ledger, ledger_type, pinned)
         self._more = dict(more)
         self._facts: list[dict[str, Any]] = []
+        self._pins: dict[str, str] = {}
         self.ledger_key: str | None = None
 
     @asynccontextmanager
@@ -63,7 +66,7 @@ class Creation:
         body = {
             **agent,
             "environment": self._environment,
-            "metadata": self._metadata,
+            "metadata": {**self._metadata, **self._pins},
             "input": [*self._facts, *input],
             **self._more,
         }
@@ -78,9 +81,31 @@ class Creation:
         if self._ledger is not None and self.ledger_key is None:
             from perdure.sdk.ledger import LEDGER_METADATA
 
+            keeps_pins = await self._has_room_for_pins()
             journal = await self._sessions.journal()
-            record = await journal.run(journal.journal.ledgers.create, self._ledger, self._ledger_type)
+            record = await journal.run(journal.journal.ledgers.create, self._ledger, self._form)
             self._metadata[LEDGER_METADATA] = self.ledger_key = record.key
+            self._tell(record, keeps_pins=keeps_pins)
+
+    async def _has_room_for_pins(self) -> bool:
+        """Whether the server keeps pinned facts. Raises LedgerError if metadata could not hold them all."""
+        from perdure.sdk.ledger import LEDGER_METADATA
+        from perdure.sdk.pinned import PIN, check_room
+
+        if self._form is None or not self._form.pinned or not await self._sessions.keeps_pins():
+            return False
+        # Also for those without a value, and for the names of a session that this one is handed over to.
+        pins = {PIN + name: "" for name in self._form.pinned}
+        later = len(links.FORWARD) if self._agent.handoffs else 0
+        check_room({**self._metadata, LEDGER_METADATA: "", **pins}, later)
+        return True
+
+    def _tell(self, record: LedgerRecord, *, keeps_pins: bool) -> None:
+        from perdure.sdk.pinned import with_pins
+
+        if keeps_pins:
+            self._pins = with_pins({}, record)
+        else:
             self._facts = facts_of(record)
 
     async def _forget_ledger(self) -> None:
@@ -91,5 +116,14 @@ class Creation:
             journal = await self._sessions.journal()
             await journal.run(journal.journal.ledgers.discard, self.ledger_key)
             del self._metadata[LEDGER_METADATA]
-            self.ledger_key, self._facts = None, []
+            self.ledger_key, self._facts, self._pins = None, [], {}
         self._key = new_key()
+
+
+def _checked_form(ledger: Any, ledger_type: Any, pinned: Iterable[str]) -> LedgerForm[Any]:
+    from perdure.sdk.ledger import LedgerForm
+    from perdure.sdk.pinned import check_values
+
+    form = LedgerForm.of(ledger, ledger_type, pinned)
+    check_values(form.pinned, form.plain(ledger))
+    return form

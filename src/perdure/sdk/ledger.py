@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from perdure.schema import Failure, FormRefused, Schema, jsonable, schema_of
 from perdure.sdk.journal_errors import LedgerError, LedgerInvalid
 from perdure.sdk.journal_json import Json
+from perdure.sdk.pinned import check_pinned
 
 T = TypeVar("T")
 
@@ -40,11 +41,15 @@ class Bookkeeping(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class PinnedField:
-    """Marks a field of a ledger, in `Annotated`, whose value is told to the model again after compaction."""
+    """Marks a field of a ledger, in `Annotated`, whose value is a pinned fact of the session."""
 
 
 Pinned = Annotated[T, PinnedField()]
-"""`order_id: Pinned[str]`: a value that the model must not lose."""
+"""`order_id: Pinned[str]`: a value that the model must not lose.
+
+It is kept through every compaction word for word: the SDK keeps the session's pinned facts in step with it.
+As text it has at most 512 characters. None is no fact.
+"""
 
 
 class Ledger(BaseModel):
@@ -92,7 +97,8 @@ class LedgerForm(Generic[T]):
 
         Raises:
             FormRefused, SchemaRefused: it is no schema of an object.
-            LedgerError: it has a field of the bookkeeping's names, or `pinned` names no field of it.
+            LedgerError: it has a field of the bookkeeping's names, `pinned` names no field of it, or more
+                fields are pinned, or longer names, than a session's metadata can hold.
         """
         self._schema: Schema[T] = _schema(form)
         self.name = self._schema.name
@@ -105,6 +111,7 @@ class LedgerForm(Generic[T]):
         self.pinned = tuple(dict.fromkeys((*_marked(form), *pinned)))
         if self.fields and (strange := [name for name in self.pinned if name not in self.fields]):
             raise LedgerError(f"{self.name} has no field {strange[0]} to be pinned.")
+        check_pinned(self.name, self.pinned)
 
     @classmethod
     def of(cls, value: Any, form: Any = None, pinned: Iterable[str] = ()) -> LedgerForm[Any]:
@@ -167,6 +174,10 @@ def _fields(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _marked(form: Any) -> list[str]:
+    if isinstance(form, type) and issubclass(form, BaseModel):
+        # It has resolved its hints already, those that name a class inside of a function, too.
+        fields = form.model_fields.items()
+        return [name for name, field in fields if any(isinstance(m, PinnedField) for m in field.metadata)]
     try:
         hints = get_type_hints(form, include_extras=True)
     except (TypeError, NameError):

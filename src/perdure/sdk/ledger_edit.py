@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from perdure.sdk.journal_errors import LedgerConflict, LedgerError
 from perdure.sdk.journal_json import Json
 from perdure.sdk.ledger import LedgerForm, LedgerRecord
+from perdure.sdk.pinned import check_values
 
 T = TypeVar("T")
 
@@ -83,7 +84,8 @@ class LedgerEdit(Generic[T]):
         value when the result is recorded, so it must be quick and depend on nothing else.
 
         Raises:
-            LedgerInvalid: the new value does not fit the ledger's schema; it stays as it was.
+            LedgerInvalid: the new value does not fit the ledger's schema, or a pinned value is longer than
+                512 characters; it stays as it was.
             LedgerError: there is neither a function nor a field, or both.
         """
         if (change is None) == (not fields):
@@ -97,6 +99,7 @@ class LedgerEdit(Generic[T]):
             else:
                 step = Apply(change)
                 new = changed_by(change, self._value, self._form)
+            check_values(self._base.pinned, new)
             self._value = new
             self._steps.append(step)
             return self._form.typed(dict(new))

@@ -16,6 +16,7 @@ from perdure.sdk.journal_json import Json, decode, encode
 from perdure.sdk.journal_tables import ledger_versions, ledgers
 from perdure.sdk.ledger import BOOKKEEPING, Bookkeeping, LedgerRecord
 from perdure.sdk.ledger_edit import LedgerEdit, merged
+from perdure.sdk.pinned import check_values
 
 Kind = Literal["application", "call", "sdk"]
 
@@ -39,7 +40,8 @@ APPLICATION = Author("application")
 def create(
     connection: Connection, key: str, value: Mapping[str, Json], pinned: Sequence[str], form: str
 ) -> LedgerRecord:
-    """Write version 1 of a ledger whose session is not known yet."""
+    """Write version 1 of a ledger whose session is not known yet. Raises LedgerInvalid for a long pin."""
+    check_values(pinned, value)
     record = LedgerRecord(key, None, 1, dict(value), pinned=tuple(pinned), form=form)
     at = now_us()
     connection.execute(
@@ -107,7 +109,21 @@ def apply(
     if record is None:
         raise LedgerError(f"The journal has no ledger {edit.key} any more.")
     value = merged(edit, record, _changed_since(connection, edit.key, edit.base.version))
+    check_values(record.pinned, value)
     return _save(connection, record, replace(record, value=value, **kept), author)
+
+
+def has_new_pins(connection: Connection, record: LedgerRecord, since: int) -> bool:
+    """Whether a pinned field was changed after a version; also true if that is not known any more."""
+    rows = connection.execute(
+        select(ledger_versions.c.changed).where(
+            ledger_versions.c.key == record.key,
+            ledger_versions.c.version > since,
+            ledger_versions.c.version <= record.version,
+        )
+    ).all()
+    is_whole = len(rows) == record.version - since
+    return not is_whole or any(set(decode(row.changed)) & set(record.pinned) for row in rows)
 
 
 def pending(connection: Connection) -> list[LedgerRecord]:

@@ -36,13 +36,13 @@ class Ledgers:
 
         Args:
             value: the first value, of any schema form; a dict needs `form`.
-            form: what it is typed by, if not by its own type.
-            pinned: more fields that the model is told again after compaction.
+            form: what it is typed by, if not by its own type; may be a `LedgerForm`.
+            pinned: more fields whose values are pinned facts of the session.
 
         Raises:
             LedgerError, LedgerInvalid, FormRefused, SchemaRefused: the value or its form will not do.
         """
-        typed = LedgerForm.of(value, form, pinned)
+        typed = form if isinstance(form, LedgerForm) else LedgerForm.of(value, form, pinned)
         plain = typed.plain(value)
         key = ledger_rows.new_key()
         record = self._database.write(
@@ -150,6 +150,9 @@ class Ledgers:
     ) -> LedgerRecord:
         """Change a ledger outside of any tool; the version says that the application did.
 
+        No request is made, so the session's pinned facts follow at its next run, resume or `reconcile`.
+        `Session.update_ledger` changes both.
+
         Args:
             session_id: whose ledger.
             change: a function of the value; it is applied to the newest one.
@@ -176,6 +179,10 @@ class Ledgers:
             return ledger_rows.apply(connection, edit, APPLICATION)
 
         return self._database.write(run)
+
+    def has_new_pins(self, record: LedgerRecord, since: int) -> bool:
+        """Whether a pinned field was changed after the version `since`, up to that of the record."""
+        return self._database.read(lambda connection: ledger_rows.has_new_pins(connection, record, since))
 
     def note(self, session_id: str, **kept: Unpack[Bookkeeping]) -> LedgerRecord | None:
         """Write bookkeeping: `last_turn_id`, `last_call_id`, `awaiting`, `compact_checkpoint`.

@@ -17,6 +17,7 @@ FROM_CALL = "perdure_from_call"
 TO_SESSION = "perdure_handoff_session"
 TO_TURN = "perdure_handoff_turn"
 TO_CALL = "perdure_handoff_call"
+FORWARD = (TO_SESSION, TO_TURN, TO_CALL)
 
 
 def backward(kind: Kind, pair: CallPair) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from perdure.sdk.journal_json import Json
 from perdure.sdk.ledger import LedgerRecord
+from perdure.sdk.pinned import differing_pins
 from perdure.sdk.session_facts import SessionFacts, read_session, read_session_async
 from perdure.sdk.vanished import vanished_ids
 
@@ -35,6 +36,7 @@ KINDS: Mapping[str, tuple[Severity, str]] = {
     "ledger_of_other_session": ("problem", "the ledger belongs to another session"),
     "ledger_unknown_call": ("problem", "the ledger names a call that neither items nor journal have"),
     "awaiting_nothing": ("problem", "the ledger awaits something, and nothing is owed"),
+    "pin_differs": ("problem", "a pinned value of the ledger is not what the server keeps as the fact"),
     "id_not_in_context": ("problem", "an id of the ledger stands nowhere in what the model still sees"),
 }
 """Each kind of drift: its severity and its meaning."""
@@ -61,6 +63,8 @@ def reconcile(
     facts: SessionFacts,
     ledger: LedgerRecord | Mapping[str, Json] | None = None,
     calls: Sequence[Mapping[str, Json]] | None = None,
+    *,
+    keeps_pins: bool = False,
 ) -> list[Drift]:
     """Compare what is known of one session. Nothing is changed.
 
@@ -68,6 +72,7 @@ def reconcile(
         facts: the session and its items, read from a server or an export.
         ledger: its ledger, if there is one: a record, or the flat document of an export.
         calls: `Journal.calls` of it; None when there is no journal to compare with.
+        keeps_pins: whether its server keeps pinned facts; then those of a ledger record are compared, too.
     """
     view = _View(facts, None if calls is None else list(calls))
     found = [*_items(view)]
@@ -75,6 +80,8 @@ def reconcile(
         found += [*_journal(view)]
     if ledger is not None:
         found += [*_ledger(view, ledger)]
+    if keeps_pins and isinstance(ledger, LedgerRecord):
+        found += [*_pins(facts, ledger)]
     return found
 
 
@@ -195,6 +202,12 @@ def _ledger(view: _View, ledger: LedgerRecord | Mapping[str, Json]) -> Iterator[
     for name, value in vanished_ids(view.facts, document, pinned):
         text = f"{value}, the ledger's {name}, stands nowhere in what the model still sees."
         yield _drift("id_not_in_context", text, field=name)
+
+
+def _pins(facts: SessionFacts, ledger: LedgerRecord) -> Iterator[Drift]:
+    for name in differing_pins(facts.session.get("metadata") or {}, ledger):
+        text = f"The ledger's {name} is pinned, and the server keeps another fact of that name, or none."
+        yield _drift("pin_differs", text, field=name)
 
 
 def _is_awaited(view: _View, last: Json) -> bool:

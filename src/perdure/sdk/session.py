@@ -11,8 +11,9 @@ from perdure.sdk import links
 from perdure.sdk.actions import Action, Decision, answer_event
 from perdure.sdk.errors import SdkError, SessionBusy, SessionFailed, ToolError
 from perdure.sdk.handoff import HandoffNote, HandoffRecord, Party, evidence_of, intent_of
-from perdure.sdk.messages import Input, facts_of, messages
+from perdure.sdk.messages import Input, messages
 from perdure.sdk.picture import Picture
+from perdure.sdk.pins import Pins
 from perdure.sdk.reading import SILENCE, Reader
 from perdure.sdk.requests import new_key, persistently
 from perdure.sdk.stream import RunStream, follow_from_start
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from perdure.sdk.creation import Creation
     from perdure.sdk.handoff import Handoff
     from perdure.sdk.ledger import LedgerRecord
-    from perdure.sdk.ledger_edit import LedgerEdit
+    from perdure.sdk.ledger_edit import Change, LedgerEdit
     from perdure.sdk.leg import OnAction
     from perdure.sdk.reconcile import Drift
     from perdure.sdk.results import RunResult
@@ -44,6 +45,7 @@ class Session(Generic[OutputT_co]):
         sessions: where it lives.
         agent: who answers, and whose functions answer its calls.
         ledger_type: what its ledger is typed by, if that was said.
+        pins: the facts that its server keeps for its ledger.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Session(Generic[OutputT_co]):
         self.agent = agent
         self._id = session_id
         self.ledger_type = ledger_type
+        self.pins = Pins(self)
         self._creation = creation
         self._is_creating = False
         self._is_known = False
@@ -150,14 +153,44 @@ class Session(Generic[OutputT_co]):
         """The session's ledger as it was recorded last; None without one."""
         return await (await self.sessions.journal()).ledger(self.id)
 
+    async def update_ledger(
+        self, change: Change | None = None, /, *, expected: int | None = None, **fields: Any
+    ) -> LedgerRecord:
+        """Change the ledger outside of any tool, and the session's pinned facts with it.
+
+        Args:
+            change: a function of the value; it is applied to the newest one.
+            expected: the version the change is based on; without it, the newest.
+            fields: fields to set, in place of a function.
+
+        Raises:
+            LedgerConflict, LedgerInvalid, LedgerError: the change cannot be made; nothing was changed.
+            openai.APIError: the ledger has changed, and the facts could not follow; `reconcile` repairs that.
+        """
+        journal = await self.sessions.journal()
+        update = journal.journal.ledgers.update
+        record = await journal.run(
+            update, self.id, change, form=self.ledger_type, expected=expected, **fields
+        )
+        await self.pins.keep()
+        return record
+
     async def reconcile(self) -> list[Drift]:
-        """What does not fit between items, required actions, journal and ledger; empty when all agrees."""
+        """What does not fit between items, required actions, journal and ledger; empty when all agrees.
+
+        Pinned facts that differ from the ledger are told, and put right. Nothing else is changed.
+        """
         from perdure.sdk.reconcile import read_session_async, reconcile
 
         session_id = self.id
         journal = await self.sessions.journal()
         facts = await read_session_async(self.sessions.client, session_id)
-        return reconcile(facts, await journal.ledger(session_id), await journal.calls(session_id))
+        ledger = await journal.ledger(session_id)
+        is_kept = ledger is not None and bool(ledger.pinned) and await self.sessions.keeps_pins()
+        found = reconcile(facts, ledger, await journal.calls(session_id), keeps_pins=is_kept)
+        if any(drift.kind == "pin_differs" for drift in found):
+            await self.pins.repair()
+        return found
 
     # ---- for the modules beside this one
 
@@ -183,6 +216,8 @@ class Session(Generic[OutputT_co]):
             else:
                 self._has_ledger = await journal.run(ledgers.adopt, session.id, session.metadata) is not None
         self._is_known = True
+        if self._has_ledger:
+            await self.pins.seen(session)
 
     async def ledger_edit(self) -> LedgerEdit[Any] | None:
         """What a call may change of the ledger."""
@@ -238,11 +273,11 @@ class Session(Generic[OutputT_co]):
                     environment=handoff.environment,
                     metadata=links.backward("handoff", pair),
                     key=links.creation_key("handoff", pair),
-                    ledger=await self._carried_ledger(),
-                    ledger_type=self.ledger_type,
+                    **await self._carried_ledger(),
                 )
                 target = await session.create(handoff.opening(opening))
-            await self._update_metadata({**metadata, **links.forward(target, pair)})
+            forward = links.forward(target, pair)
+            await self.pins.change_metadata(lambda present: {**present, **forward})
         return HandoffRecord(
             record.source,
             Party(handoff.agent.name, target),
@@ -253,8 +288,12 @@ class Session(Generic[OutputT_co]):
         )
 
     async def create(self, input: Input) -> str:
-        """Create the session with its first input, without following it; returns the id."""
-        assert self._creation is not None
+        """Create the session with its first input, without following it; returns the id.
+
+        Raises SdkError for a session that was attached: that one exists.
+        """
+        if self._creation is None:
+            raise SdkError(f"Session {self.id} exists already; run() or send() says something to it.")
         async with self._creation.request(messages(input)) as (body, headers):
             session: AgentSession = await persistently(
                 lambda: self.sessions.resource.create(**body, extra_headers=headers),
@@ -314,8 +353,8 @@ class Session(Generic[OutputT_co]):
                         raise SessionBusy(session_id, session.status)
                     await self.created(session)
                     picture.begin_after(None if newest is None else newest.id)
-                    record = await self.ledger() if self._has_ledger else None
-                    message = {"type": "agent.session.input.message", "input": [*facts_of(record), *said]}
+                    facts = await self.pins.kept_or_told() if self._has_ledger else []
+                    message = {"type": "agent.session.input.message", "input": [*facts, *said]}
                     await persistently(lambda: self.post([message], key), self.sessions.patience)
                 except BaseException:
                     with suppress(OSError):
@@ -341,17 +380,17 @@ class Session(Generic[OutputT_co]):
             return session.id
         return None
 
-    async def _update_metadata(self, metadata: dict[str, str]) -> None:
-        session_id = self.id
-        await persistently(
-            lambda: self.sessions.resource.update(session_id, metadata=metadata), self.sessions.patience
-        )
-
     async def _business_ids(self) -> dict[str, Any]:
         record = await self.ledger() if self._has_ledger else None
         return {} if record is None else dict(record.value)
 
-    async def _carried_ledger(self) -> Any:
-        """The present ledger, as the first value of the next session's."""
+    async def _carried_ledger(self) -> dict[str, Any]:
+        """What begins the next session with the present ledger; nothing without one."""
+        from perdure.sdk.ledgers import ANY_OBJECT
+
         record = await self.ledger() if self._has_ledger else None
-        return None if record is None else dict(record.value)
+        if record is None:
+            return {}
+        # Whoever resumed this session by its id may not have said what its ledger is typed by.
+        form = ANY_OBJECT if self.ledger_type is None else self.ledger_type
+        return {"ledger": dict(record.value), "ledger_type": form, "pinned": record.pinned}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from perdure.sdk import links
 from perdure.sdk.agent import Agent
 from perdure.sdk.agent_tool import AgentTool
-from perdure.sdk.connection import connect
+from perdure.sdk.connection import connect, keeps_pins
 from perdure.sdk.creation import Creation
 from perdure.sdk.errors import NoServer, SdkError, UnknownAgent
 from perdure.sdk.requests import new_key, persistently
@@ -92,6 +92,7 @@ class Sessions:
         self._given_journal = journal
         self._journal: Journal | None = None
         self._opening_journal = asyncio.Lock()
+        self._keeps_pins: bool | None = None
         self._agents: dict[str, Agent[Any]] = {}
         self._stack = AsyncExitStack()
         for agent in agents:
@@ -133,6 +134,7 @@ class Sessions:
         environment: str | Mapping[str, Any] = "none",
         ledger: Any = None,
         ledger_type: Any = None,
+        pinned: Iterable[str] = (),
         metadata: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Session[T]:
@@ -143,8 +145,13 @@ class Sessions:
             environment: a type, such as "none", or the whole environment of the protocol.
             ledger: the first value of the session's ledger, of any schema form.
             ledger_type: what it is typed by, if not by its own type; needed for a dict.
-            metadata: up to 16 pairs, of which this library uses some whose names begin with `perdure_`.
+            pinned: fields of the ledger that the model must not lose, besides those typed as `Pinned`.
+            metadata: up to 16 pairs, of which this library uses some whose names begin with `perdure_`, and
+                one for each pinned field.
             more: further members of the creation, such as `vault_ids`.
+
+        Raises:
+            LedgerError, LedgerInvalid, FormRefused, SchemaRefused: the ledger or its form will not do.
         """
         return self.begin(
             agent,
@@ -153,6 +160,7 @@ class Sessions:
             key=None,
             ledger=ledger,
             ledger_type=ledger_type,
+            pinned=pinned,
             **more,
         )
 
@@ -165,6 +173,7 @@ class Sessions:
         key: str | None,
         ledger: Any = None,
         ledger_type: Any = None,
+        pinned: Iterable[str] = (),
         **more: Any,
     ) -> Session[T]:
         """Like `start`, under a key of the caller's: one key, one session."""
@@ -178,6 +187,7 @@ class Sessions:
             key=key,
             ledger=ledger,
             ledger_type=ledger_type,
+            pinned=pinned,
             more=more,
         )
         return Session(self, agent, creation=creation, ledger_type=form)
@@ -244,6 +254,12 @@ class Sessions:
             self.creation_patience,
         )
         return agent.saved_as(saved.id)
+
+    async def keeps_pins(self) -> bool:
+        """Whether the server keeps pinned facts through compaction; asked once. perdure does."""
+        if self._keeps_pins is None:
+            self._keeps_pins = await keeps_pins(self.client, self.patience)
+        return self._keeps_pins
 
     async def journal(self) -> AsyncJournal:
         """The open journal, as coroutines. Raises JournalError."""

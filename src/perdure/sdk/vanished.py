@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perdure.sdk.journal_json import Json
 from perdure.sdk.ledger import BOOKKEEPING
+from perdure.sdk.pinned import PIN
 from perdure.sdk.session_facts import SessionFacts
 
 ID_NAME = re.compile(r"(?:^|[_-])(?:id|no|number|ref|reference|code|key)$|[a-z](?:Id|ID|No|Number|Ref)$")
@@ -19,14 +20,16 @@ def vanished_ids(
     """The ledger's ids, by name, that stand in no text the model still sees verbatim.
 
     An id is the value of a pinned field, or of one with a name like `order_id`. What the model sees are the
-    agent's instructions and the items, after `compact_checkpoint` those of later turns alone. A session
-    without items has nothing to be missed in.
+    agent's instructions, the session's pinned facts, and the items, after `compact_checkpoint` those of later
+    turns alone. A session without items has nothing to be missed in.
     """
     if not facts.items:
         return
     seen = _visible(facts, document.get("compact_checkpoint"))
     instructions = (facts.session.get("agent") or {}).get("instructions") or ""
-    text = "\n".join([instructions, *(text for item in seen for text in _texts(item))])
+    metadata: Mapping[str, str] = facts.session.get("metadata") or {}
+    facts_kept = [fact for name, fact in metadata.items() if name.startswith(PIN)]
+    text = "\n".join([instructions, *facts_kept, *(text for item in seen for text in _texts(item))])
     for name, value in document.items():
         if name in BOOKKEEPING or not (name in pinned or ID_NAME.search(name)):
             continue

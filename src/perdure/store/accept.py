@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
+from perdure.store.endings import drop_calls
 from perdure.store.idempotency import IdempotencyKey, run_once
 from perdure.store.locked import LockedSession
+from perdure.store.reports import apply_reports
 from perdure.store.rows import CallRow, TurnRow
 from perdure.store.tables import items, turns
 from perdure.store.tx import Tx, Woken
@@ -64,8 +66,11 @@ def accept_once(
 def start_turn(session: LockedSession, messages: Sequence[UserMessageInput]) -> TurnRow:
     """A queued turn with its user items on an idle session, and the status that follows."""
     session.touch()
+    # Until now the inbox of an idle agent holds reports alone: they came first.
+    reports = session.inbox()
     turn = session.insert_turn()
     session.say_turn(wire.TurnCreated, turn)
+    apply_reports(session, turn, reports)
     for message in messages:
         add_user_item(session, turn, message.model_dump(mode="json"))
     session.row["status"] = "in_progress"
@@ -77,17 +82,6 @@ def add_user_item(session: LockedSession, turn: TurnRow, message: dict[str, obje
     """Record one user message where it is applied."""
     data = {"role": "user", "content": message["content"], "phase": None}
     session.say_item_added(session.insert_item(turn, "message", data, status="completed"))
-
-
-def drop_calls(session: LockedSession, calls: Sequence[CallRow]) -> None:
-    """Calls whose results can no longer be used: their turn is over, or they were given up."""
-    for call in calls:
-        session.update_call(call, state="dropped")
-        item = session.item(call.item_id)
-        if item.status == "in_progress":
-            session.say_item_done(session.update_item(item, status="incomplete"))
-        else:
-            session.changed[item.id] = item
 
 
 class _Admission:
@@ -128,7 +122,13 @@ class _Admission:
             self._cancelling = True
             self.effective = True
             return
-        # An idle session has no owner: what it still holds is dropped here and now.
+        if session.row["subagents_running"]:
+            # The root rests, and its subagents do not: their owner ends their turns.
+            session.queue_input("cancel", {})
+            self._cancelling = True
+            self.effective = True
+            return
+        # Nobody is at work: what the session still holds is dropped here and now.
         held = session.calls("open")
         drop_calls(session, held)
         if held:

@@ -5,6 +5,8 @@
                  ▼     │ every blocking result is in
                 waiting
 
+Every agent of a session has boundaries of its own, the root as its subagents; only the root's turns make the
+session's status and wait for the application. A turn that waits for subagents stays in progress.
 All of it happens in the transaction of the session's owner that reaches the boundary: a cancel is
 looked for first, then results, then messages; so an accepted input is applied exactly once, and an
 idle session has none. A crash before the commit leaves the inbox as it was.
@@ -16,18 +18,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import select
-
-from perdure.store.accept import add_user_item, drop_calls
+from perdure.store.accept import add_user_item, start_turn
+from perdure.store.endings import close_torn_items, drop_calls, end_turn, interrupt, take_input
 from perdure.store.locked import LockedSession
-from perdure.store.parts import close_item
-from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, TurnRow, item_row
-from perdure.store.spending import NOTHING, Tally, count_interrupted, reserve
-from perdure.store.tables import items
-from perdure.store.tx import TurnEnded, TurnRecovered, Tx
+from perdure.store.policy import DEFAULT, Policy
+from perdure.store.reports import REPORT, apply_reports
+from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, SubagentRow, TurnRow
+from perdure.store.spending import NOTHING, Tally, count_interrupted, release, reserve
+from perdure.store.tx import TurnRecovered, Tx
+from perdure.store.waits import is_waiting, settle_waits
 from perdure.wire import events as wire
 from perdure.wire.turns import TurnErrorCode
-from perdure.wire.usage import TokenUsage
 
 InboxRow = Mapping[str, Any]
 
@@ -47,19 +48,27 @@ class Failure:
 
 
 Ending = Literal["completed"] | Failure
+State = Literal["run", "waiting", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
     """What the owner finds after a boundary.
 
-    run: call the model for `turn`. waiting: the application owes results. idle: nothing to do.
-    `items` are those added or changed by the transaction; `turn_config` holds the settings pinned at
-    the turn's start, `config` the newest ones, whose functions count. `spent` includes the reservation
-    of the call that `run` asks for; `limits` is what is kept of the session's ceilings beside its metadata.
+    run: call the model for `turn`. waiting: the application owes results, or subagents are waited for.
+    idle: nothing to do. `items` are those of the agent that the transaction added or changed; `turn_config`
+    holds the settings pinned at the turn's start, `config` the newest ones, whose functions count. `spent`
+    includes the reservation of the call that `run` asks for; `limits` is what is kept of the session's
+    ceilings beside its metadata.
+
+    Args:
+        agent_id: whose boundary it is; `subagent` is None for the root.
+        woken: other agents that have something to look at since; `touched`: those whose items changed.
+        is_reserved: whether the call that is asked for counts already.
+        children: the agent's own subagents that are not closed.
     """
 
-    state: Literal["run", "waiting", "idle"]
+    state: State
     lease: Lease
     turn: TurnRow | None
     items: tuple[ItemRow, ...]
@@ -68,13 +77,20 @@ class Boundary:
     metadata: Mapping[str, str] = field(default_factory=dict)
     spent: Tally = NOTHING
     limits: Mapping[str, Any] | None = None
+    agent_id: str = ""
+    subagent: SubagentRow | None = None
+    woken: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    is_reserved: bool = False
+    children: tuple[SubagentRow, ...] = ()
 
 
-def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = None) -> Boundary | None:
-    """Become the session's owner and pass its first boundary; None when it has nothing to do.
+def claim(tx: Tx, session_id: str, *, owner: str, policy: Policy = DEFAULT) -> Boundary | None:
+    """Become the session's owner and pass the root's first boundary; None when no agent has anything to do.
 
     Whoever accepts input holds the session's lock until its commit, which the wake is part of. So a claim
-    that a wake leads to sees the input, however early the wake was heard of.
+    that a wake leads to sees the input, however early the wake was heard of. `woken` names the subagents
+    that have an unfinished turn.
 
     Args:
         owner: the worker that the session names from now on, until it waits or is idle.
@@ -87,102 +103,178 @@ def claim(tx: Tx, session_id: str, *, owner: str, call_timeout_us: int | None = 
         return None
     turn = session.turn()
     due = session.row["wake_at"] is not None and session.row["wake_at"] <= tx.now_us
-    if turn is None and not session.row["inbox_count"]:
-        return None
-    # Messages to a waiting turn are applied behind its results.
-    waiting = turn is not None and turn.status == "waiting" and not due
-    if waiting and all(row["kind"] == "message" for row in session.inbox()):
-        return None
+    if not session.row["subagents_running"]:
+        if turn is None and not starting(session.inbox()):
+            return None
+        # Messages to a waiting turn are applied behind its results.
+        waiting = turn is not None and turn.status == "waiting" and not due
+        if waiting and all(row["kind"] in ("message", REPORT) for row in session.inbox()):
+            return None
     session.row["epoch"] += 1
     session.row["owner"] = owner
-    count_interrupted(session, turn)
     if turn is not None and turn.status == "queued":
         # What the API recorded with the turn is new to its owner.
         session.note_items(turn)
-    if turn is not None and turn.status == "in_progress":
+    running = [each for each in session.subagents() if each.turn_id is not None]
+    take_up_torn(session)
+    turn = session.turn()
+    session.woken.update(each.id for each in running)
+    return pass_boundary(session, session.root, turn, policy=policy)
+
+
+def take_up_torn(session: LockedSession) -> None:
+    """Close what the owner before left in the middle of a step, and count the calls that it broke off.
+
+    It broke off a model call, or was about to make one: it is counted, so that the repeated step is told
+    apart from it and a server that dies again and again has a ceiling.
+    """
+    agents = [session.root, *(each.id for each in session.subagents() if each.turn_id is not None)]
+    turns = [turn for agent in agents if (turn := session.turn(agent)) is not None]
+    torn = [turn for turn in turns if turn.status == "in_progress" and not is_waiting(session, turn)]
+    count_interrupted(session, torn or turns[:1])
+    for turn in torn:
         close_torn_items(session, turn)
-        tx.announcements.append(TurnRecovered(session_id))
-        # The owner before us broke off a model call, or was about to make one: it is counted, so that
-        # the repeated step is told apart from it and a server that dies again and again has a ceiling.
-        turn = session.update_turn(turn, model_calls=turn.model_calls + 1)
-    return pass_boundary(session, turn, call_timeout_us=call_timeout_us)
+        session.tx.announcements.append(TurnRecovered(session.id))
+        turn = session.turn(turn.agent_id) or turn
+        session.update_turn(turn, model_calls=turn.model_calls + 1)
+
+
+def look(tx: Tx, lease: Lease, agent_id: str, *, policy: Policy = DEFAULT, unbegun: int = 0) -> Boundary:
+    """Pass a boundary of an agent that makes no step now, because something happened that concerns it.
+
+    Args:
+        unbegun: how many calls the agent's last boundary asked for that were never begun.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+    """
+    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    release(session, unbegun)
+    turn = session.turn(agent_id)
+    if turn is not None and turn.status == "queued":
+        session.note_items(turn)
+    return pass_boundary(session, agent_id, turn, policy=policy)
+
+
+def starting(rows: Sequence[InboxRow], *, reports_wake: bool = False) -> list[InboxRow]:
+    """The input that begins a turn of an idle agent: all but reports, unless the settings say so."""
+    return [row for row in rows if row["kind"] != REPORT or reports_wake]
 
 
 def pass_boundary(
     session: LockedSession,
+    agent_id: str,
     turn: TurnRow | None,
     *,
     ending: Ending | None = None,
-    call_timeout_us: int | None = None,
+    policy: Policy = DEFAULT,
     goes_on: bool = True,
 ) -> Boundary:
-    """Apply what was accepted, decide how the session goes on, and save it.
+    """Apply what was accepted for an agent, decide how it goes on, and save the session.
 
     goes_on: whether an owner runs what comes next; otherwise the turn behind a cancelled one stays queued.
     """
-    rows = session.inbox()
-    state: Literal["run", "waiting", "idle"]
+    rows = session.inbox(agent_id)
+    is_root = agent_id == session.root
+    state: State
     cancels = [row["pos"] for row in rows if row["kind"] == "cancel"]
-    if cancels and turn is not None:
+    if cancels:
         before = [row for row in rows if row["pos"] <= cancels[-1]]
         _cancel(session, turn, before)
-        rest = [row for row in rows if row["pos"] > cancels[-1]]
-        state, turn = _next_turn(session, rest, goes_on=goes_on)
+        rest = [row for row in session.inbox() if row["pos"] > cancels[-1] or row["kind"] == REPORT]
+        # Reports of those that the cancel stopped are no reason to begin anew.
+        state, turn = _next_turn(session, agent_id, rest, goes_on=goes_on, is_said=True)
+    elif not is_root and turn is not None and _is_cancelled(session):
+        # The root's boundary ends this turn with its own: nothing is begun meanwhile.
+        state, goes_on = "waiting", False
     elif turn is None or ending is not None:
         if turn is not None and ending is not None:
             _finish(session, turn, ending)
-        state, turn = _next_turn(session, rows)
+        wakes = policy.reports_wake
+        state, turn = _next_turn(session, agent_id, session.inbox(agent_id), reports_wake=wakes)
+        if not is_root and wakes:
+            _call_up_root(session)
     else:
-        state, turn = _continue(session, turn, rows, call_timeout_us)
-    if state == "run" and goes_on:
+        state, turn = _continue(session, turn, rows, policy)
+    is_reserved = state == "run" and goes_on
+    if is_reserved:
         reserve(session)
-    else:
+    elif _is_at_rest(session):
         session.row["owner"] = None
     session.save()
+    woken = session.woken - {agent_id}
     return Boundary(
         state=state,
         lease=Lease(session.id, session.row["epoch"]),
         turn=turn,
-        items=tuple(session.changed.values()),
+        items=tuple(item for item in session.changed.values() if item.agent_id == agent_id),
         turn_config=session.config(turn.config_version if turn is not None else None),
         config=session.config(),
         metadata=session.row["metadata"],
         spent=Tally.of(session.row),
         limits=session.row["limits"],
+        agent_id=agent_id,
+        subagent=None if is_root else session.subagent(agent_id),
+        woken=tuple(sorted(woken)),
+        touched=tuple(sorted({item.agent_id for item in session.changed.values()} - {agent_id})),
+        is_reserved=is_reserved,
+        children=tuple(each for each in session.children(agent_id) if each.status == "active"),
     )
 
 
+def _is_at_rest(session: LockedSession) -> bool:
+    """Whether no agent of the session has anything to do."""
+    if session.row["subagents_running"]:
+        return False
+    return session.row["turn_id"] is None or session.status == "requires_action"
+
+
+def _is_cancelled(session: LockedSession) -> bool:
+    return any(row["kind"] == "cancel" for row in session.inbox())
+
+
 def _continue(
-    session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow], call_timeout_us: int | None
-) -> tuple[Literal["run", "waiting", "idle"], TurnRow]:
-    """Results first; while blocking calls are open the messages stay in the inbox."""
+    session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow], policy: Policy
+) -> tuple[State, TurnRow]:
+    """Results first; while calls are open or subagents are waited for, messages stay in the inbox."""
     results = [row for row in rows if row["kind"] == "result"]
     _apply_results(session, turn, results)
-    owed = [call for call in session.calls("open") if not call.is_async and call.turn_id == turn.id]
+    waits_until = settle_waits(session, turn, rows)
+    owed = []
+    if turn.subagent_id is None:
+        owed = [call for call in session.calls("open") if not call.is_async and call.turn_id == turn.id]
     if owed:
-        deadline = None if call_timeout_us is None else owed[0].created_us + call_timeout_us
+        timeout_us = policy.call_timeout_us
+        deadline = None if timeout_us is None else owed[0].created_us + timeout_us
         if deadline is not None and deadline <= session.tx.now_us:
-            seconds = (call_timeout_us or 0) // 1_000_000
+            seconds = (timeout_us or 0) // 1_000_000
             _finish(
                 session,
                 turn,
                 Failure("request_timeout", f"A function call got no result within {seconds} seconds."),
             )
-            state, following = _next_turn(session, [row for row in rows if row["kind"] != "result"])
+            rest = [row for row in session.inbox() if row["kind"] != "result"]
+            state, following = _next_turn(session, turn.agent_id, rest)
             return state, following or turn
         changed = session.status != "requires_action" or bool(results)
         turn = session.update_turn(turn, status="waiting") if turn.status != "waiting" else turn
         session.row["status"] = "requires_action"
-        session.row["wake_at"] = deadline
+        session.row["wake_at"] = min((at for at in (deadline, waits_until) if at is not None), default=None)
         if changed:
             session.say_session(wire.SessionRequiresAction)
         return "waiting", turn
-    _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
+    if waits_until is not None:
+        turn = _set_running(session, turn)
+        known = session.row["wake_at"]
+        session.row["wake_at"] = waits_until if known is None else min(known, waits_until)
+        return "waiting", turn
+    _apply_messages(session, turn, rows)
     return "run", _set_running(session, turn)
 
 
 def _set_running(session: LockedSession, turn: TurnRow) -> TurnRow:
-    session.row["wake_at"] = None
+    if turn.subagent_id is None:
+        session.row["wake_at"] = None
     if turn.status == "in_progress":
         return turn
     if turn.status == "waiting":
@@ -196,24 +288,56 @@ def _set_running(session: LockedSession, turn: TurnRow) -> TurnRow:
 
 
 def _next_turn(
-    session: LockedSession, rows: Sequence[InboxRow], *, goes_on: bool = True
-) -> tuple[Literal["run", "idle"], TurnRow | None]:
-    """Start the next turn with everything accepted since, without an idle in between; else go idle."""
+    session: LockedSession,
+    agent_id: str,
+    rows: Sequence[InboxRow],
+    *,
+    goes_on: bool = True,
+    is_said: bool = False,
+    reports_wake: bool = False,
+) -> tuple[State, TurnRow | None]:
+    """Start the next turn with everything accepted since, without an idle in between; else go idle.
+
+    is_said: say that the session is idle, though it may have been.
+    """
+    if not starting(rows, reports_wake=reports_wake):
+        rows = ()
+    if agent_id != session.root:
+        return _next_turn_of_subagent(session, agent_id, rows)
     session.row["wake_at"] = None
     if not rows:
         was_idle = session.status == "idle"
         session.row["status"] = "idle"
-        if not was_idle or session.changed:
+        changed = any(item.agent_id == agent_id for item in session.changed.values())
+        if not was_idle or changed or is_said:
             session.say_session(wire.SessionIdle)
         return "idle", None
     turn = session.insert_turn()
     session.say_turn(wire.TurnCreated, turn)
     _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
-    _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
+    _apply_messages(session, turn, rows)
     if session.status != "in_progress":
         session.row["status"] = "in_progress"
         session.say_session(wire.SessionInProgress)
     return "run", _set_running(session, turn) if goes_on else turn
+
+
+def _next_turn_of_subagent(
+    session: LockedSession, agent_id: str, rows: Sequence[InboxRow]
+) -> tuple[State, TurnRow | None]:
+    """The same for a subagent, whose turns are no matter of the session's status."""
+    subagent = session.subagent(agent_id)
+    if subagent is None or subagent.status == "closed" or not rows:
+        return "idle", None
+    turn = session.insert_turn(subagent)
+    _apply_messages(session, turn, rows)
+    return "run", _set_running(session, turn)
+
+
+def _call_up_root(session: LockedSession) -> None:
+    """Begin a turn of an idle root that has reports to read."""
+    if session.row["turn_id"] is None and session.inbox():
+        start_turn(session, ())
 
 
 def _apply_results(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:
@@ -239,75 +363,43 @@ def _apply_result(session: LockedSession, turn: TurnRow, call: CallRow, result: 
 
 
 def _apply_messages(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:
-    for row in rows:
+    """What others said to the agent, and what its subagents report, which was first."""
+    if turn.subagent_id is not None:
+        take_input(session, turn, rows)
+        return
+    apply_reports(session, turn, rows)
+    messages = [row for row in rows if row["kind"] == "message"]
+    for row in messages:
         add_user_item(session, turn, row["payload"])
-    session.drop_inbox([row["pos"] for row in rows])
+    session.drop_inbox([row["pos"] for row in messages])
 
 
-def _cancel(session: LockedSession, turn: TurnRow, rows: Sequence[InboxRow]) -> None:
-    """A cancel leaves nothing owed; what was accepted before it becomes history of the turn."""
-    _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
-    _apply_messages(session, turn, [row for row in rows if row["kind"] == "message"])
+def _cancel(session: LockedSession, turn: TurnRow | None, rows: Sequence[InboxRow]) -> None:
+    """A cancel leaves nothing owed and nobody at work; what was accepted before it is history of the turn."""
+    for subagent in session.children(session.root):
+        interrupt(session, subagent, is_reported=True)
     session.drop_inbox([row["pos"] for row in rows if row["kind"] == "cancel"])
+    if turn is not None:
+        _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
+        _apply_messages(session, turn, rows)
     drop_calls(session, session.calls("open"))
+    if turn is None:
+        session.touch()
+        return
     if turn.status == "waiting":
         # The last answer changed the status without an event: a next turn has to say in_progress.
         session.row["status"] = "requires_action"
     if turn.status not in TERMINAL:
-        _end(session, session.update_turn(turn, status="cancelled", completed_us=session.tx.now_us))
+        end_turn(session, turn, "cancelled")
 
 
 def _finish(session: LockedSession, turn: TurnRow, ending: Ending) -> None:
     if isinstance(ending, Failure):
-        # Asynchronous calls outlive their turn: a late result starts the next one.
-        owed = [call for call in session.calls("open") if call.turn_id == turn.id and not call.is_async]
-        drop_calls(session, owed)
-        session.say_error(ending.code, ending.message)
-        turn = session.update_turn(
-            turn,
-            status="failed",
-            completed_us=session.tx.now_us,
-            error={"code": ending.code, "message": ending.message},
-        )
+        if turn.subagent_id is None:
+            # Asynchronous calls outlive their turn: a late result starts the next one.
+            owed = [call for call in session.calls("open") if call.turn_id == turn.id and not call.is_async]
+            drop_calls(session, owed)
+            session.say_error(ending.code, ending.message)
+        end_turn(session, turn, "failed", {"code": ending.code, "message": ending.message})
     else:
-        turn = session.update_turn(turn, status="completed", completed_us=session.tx.now_us)
-    _end(session, turn)
-
-
-def _end(session: LockedSession, turn: TurnRow) -> None:
-    """Say how the turn ended, and add what it used to the session's total (null once unknown)."""
-    session.row["turn_id"] = None
-    row = session.row
-    row["usage_unknown"] = row["usage_unknown"] or turn.usage_unknown
-    if row["usage_unknown"]:
-        row["usage"] = None
-    elif turn.usage is not None:
-        total = TokenUsage.model_validate(turn.usage)
-        if row["usage"] is not None:
-            total = TokenUsage.model_validate(row["usage"]) + total
-        row["usage"] = total.model_dump()
-    session.touch()
-    kinds: dict[str, type[wire.TurnStateEvent]] = {
-        "completed": wire.TurnCompleted,
-        "failed": wire.TurnFailed,
-        "cancelled": wire.TurnCancelled,
-    }
-    session.say_turn(kinds[turn.status], turn)
-    code = None if turn.error is None else turn.error["code"]
-    session.tx.announcements.append(TurnEnded(session.id, turn.status, code, turn.active_us))
-
-
-def close_torn_items(session: LockedSession, turn: TurnRow) -> None:
-    """Close text that a step left in progress, as far as it was checkpointed."""
-    torn = session.tx.conn.execute(
-        select(items)
-        .where(
-            items.c.turn_id == turn.id,
-            items.c.status == "in_progress",
-            items.c.type.in_(("message", "reasoning")),
-        )
-        .order_by(items.c.pos)
-    )
-    for row in torn.fetchall():
-        item = item_row(row)
-        close_item(session, item, item.data, status="incomplete")
+        end_turn(session, turn, "completed")

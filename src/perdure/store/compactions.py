@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
 
+from perdure.store.blobs import call_rows, whole
 from perdure.store.boundary import Lease
-from perdure.store.rows import CallRow, ItemRow, TurnRow, call_row, item_row
+from perdure.store.rows import CallRow, ItemRow, TurnRow
 from perdure.store.steps import Spent, charge, lock_turn
 from perdure.store.tables import calls, compactions, items, turns
 from perdure.store.tx import Tx
 
-Method = Literal["summary", "trim"]
+Method = Literal["native", "summary", "trim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Compaction:
     Args:
         through_pos: position of the last item it stands for.
         data: what the note says: `summary`, `requests`, `earlier`, `open`, and the positions of items
-            that are `carried`: shown behind the note although it covers them.
+            that are `carried`: shown behind the note although it covers them. `native` is what the
+            provider itself made, for its own model; `summary` is what others are told then.
         pins: facts restated word for word.
         tokens: `before` and `after`, estimated; `reported`, what the provider counted last, or None.
         model: `provider` and `model` of the summary, or None.
@@ -56,7 +58,14 @@ class History:
 
 
 def record_compaction(
-    tx: Tx, lease: Lease, turn_id: str, compaction: Compaction, spent: Spent, *, usage_known: bool = True
+    tx: Tx,
+    lease: Lease,
+    turn_id: str,
+    compaction: Compaction,
+    spent: Spent,
+    *,
+    usage_known: bool = True,
+    agent_id: str | None = None,
 ) -> tuple[TurnRow, Compaction]:
     """Compact the history of the running turn's agent, and charge the turn with what that cost.
 
@@ -64,8 +73,9 @@ def record_compaction(
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
+        TurnOver: somebody ended the turn.
     """
-    session, turn = lock_turn(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id, agent_id)
     here = (compactions.c.session_id == session.id, compactions.c.agent_id == turn.agent_id)
     found = tx.conn.execute(
         select(func.max(compactions.c.number), func.max(compactions.c.through_pos)).where(*here)
@@ -89,14 +99,15 @@ def load_history(conn: Connection, session_id: str, agent_id: str) -> History:
     found = list_compactions(conn, session_id, agent_id, limit=1)
     newest = found[0] if found else None
     here: list[ColumnElement[bool]] = [items.c.session_id == session_id, items.c.agent_id == agent_id]
-    rows: list[Row[Any]] = []
+    rows: list[RowMapping] = []
     if newest is not None:
         carried = [int(pos) for pos in newest.data["carried"]]
         if carried:
-            rows += conn.execute(select(items).where(*here, items.c.pos.in_(carried)).order_by(items.c.pos))
+            query = select(items).where(*here, items.c.pos.in_(carried)).order_by(items.c.pos)
+            rows += conn.execute(query).mappings()
         here.append(items.c.pos > newest.through_pos)
-    rows += conn.execute(select(items).where(*here).order_by(items.c.pos))
-    return History(newest, tuple(item_row(row) for row in rows))
+    rows += conn.execute(select(items).where(*here).order_by(items.c.pos)).mappings()
+    return History(newest, tuple(ItemRow(**row) for row in whole(conn, rows, "data")))
 
 
 def list_compactions(
@@ -122,22 +133,19 @@ def read_standing(
         part = turn_ids[start : start + 500]
         found = conn.execute(select(turns.c.id, turns.c.status).where(turns.c.id.in_(part)))
         ends |= {row[0]: row[1] for row in found}
-    owed = conn.execute(
+    owed = (
         select(calls)
         .where(calls.c.session_id == session_id, calls.c.agent_id == agent_id, calls.c.state == "open")
         .order_by(calls.c.pos)
     )
-    return ends, [call_row(row) for row in owed]
+    return ends, call_rows(conn, owed)
 
 
 def read_call(conn: Connection, session_id: str, agent_id: str, call_id: str) -> CallRow | None:
     """One of an agent's calls with its result, whole."""
-    found = conn.execute(
-        select(calls).where(
-            calls.c.session_id == session_id, calls.c.call_id == call_id, calls.c.agent_id == agent_id
-        )
-    ).first()
-    return None if found is None else call_row(found)
+    here = (calls.c.session_id == session_id, calls.c.call_id == call_id, calls.c.agent_id == agent_id)
+    found = call_rows(conn, select(calls).where(*here))
+    return found[0] if found else None
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def read_context(conn: Connection, session_id: str, project_id: str) -> Context:
         turn_config=turn_config,
         config=config,
         metadata=session.metadata,
+        agent_id=session.agent_id,
     )
     return Context(
         boundary,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from perdure.store.boundary import close_torn_items, pass_boundary
+from perdure.store.boundary import pass_boundary, take_up_torn
+from perdure.store.engine import now_us
 from perdure.store.locked import LockedSession, SessionGone
-from perdure.store.spending import count_interrupted, release
-from perdure.store.tables import inbox
+from perdure.store.spending import release
+from perdure.store.tables import inbox, sessions
 from perdure.store.tx import Tx, Woken
 from perdure.store.workers import live_workers
 
 
-def hand_back(tx: Tx, session_id: str, owner: str) -> bool:
-    """Give an unfinished session back, for anybody to go on with; False if another has it already."""
+def hand_back(tx: Tx, session_id: str, owner: str, unbegun: int = 1) -> bool:
+    """Give an unfinished session back, for anybody to go on with; False if another has it already.
+
+    Args:
+        unbegun: how many model calls the last boundaries of its agents asked for that were never begun.
+    """
     try:
         session = LockedSession.lock(tx, session_id)
     except SessionGone:
@@ -23,8 +29,7 @@ def hand_back(tx: Tx, session_id: str, owner: str) -> bool:
     if session.row["owner"] != owner:
         return False
     session.row["owner"] = None
-    # The call that the last boundary asked for was never begun.
-    release(session)
+    release(session, unbegun)
     session.save()
     tx.announcements.append(Woken(session_id))
     return True
@@ -36,12 +41,58 @@ def sessions_to_cancel(conn: Connection) -> Sequence[str]:
     return sorted(row[0] for row in found)
 
 
-def cancels_among(conn: Connection, session_ids: Sequence[str]) -> Sequence[str]:
-    """Those of the sessions in whose inbox an accepted cancel waits."""
+def arrivals_among(conn: Connection, session_ids: Sequence[str], now_us: int) -> Sequence[str]:
+    """Those of the sessions whose owner may have something to look at beside the steps that it makes.
+
+    That is a cancel, or, where the root waits while subagents are at work, input for it and a time that
+    has come.
+    """
+    cancelled = select(inbox.c.session_id).where(
+        inbox.c.session_id.in_(session_ids), inbox.c.kind == "cancel"
+    )
     found = conn.execute(
-        select(inbox.c.session_id).where(inbox.c.session_id.in_(session_ids), inbox.c.kind == "cancel")
+        select(sessions.c.id).where(
+            sessions.c.id.in_(session_ids),
+            sessions.c.id.in_(cancelled)
+            | (
+                (sessions.c.subagents_running > 0)
+                & ((sessions.c.inbox_count > 0) | (sessions.c.wake_at <= now_us))
+            ),
+        )
     )
     return [row[0] for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What was accepted for a session whose owner looks: `inbox_pos` grows with everything.
+
+    cancelled: an accepted cancel waits in the inbox. is_due: a time that the session waits for has come.
+    """
+
+    inbox_pos: int
+    turn_id: str | None
+    cancelled: bool
+    is_due: bool
+
+
+def read_arrivals(conn: Connection, session_id: str) -> Arrivals:
+    """Look at what has arrived.
+
+    Raises:
+        SessionGone: the session was deleted.
+    """
+    found = conn.execute(
+        select(sessions.c.inbox_pos, sessions.c.turn_id, sessions.c.inbox_count, sessions.c.wake_at).where(
+            sessions.c.id == session_id, sessions.c.deleted_us.is_(None)
+        )
+    ).first()
+    if found is None:
+        raise SessionGone(session_id)
+    waiting = select(inbox.c.pos).where(inbox.c.session_id == session_id, inbox.c.kind == "cancel").limit(1)
+    cancelled = bool(found.inbox_count) and conn.execute(waiting).first() is not None
+    is_due = found.wake_at is not None and found.wake_at <= now_us()
+    return Arrivals(found.inbox_pos, found.turn_id, cancelled, is_due)
 
 
 def settle_cancel(tx: Tx, session_id: str, lease_us: int) -> bool:
@@ -54,18 +105,15 @@ def settle_cancel(tx: Tx, session_id: str, lease_us: int) -> bool:
         session = LockedSession.lock(tx, session_id)
     except SessionGone:
         return True
-    turn = session.turn()
-    if turn is None or not any(row["kind"] == "cancel" for row in session.inbox()):
+    if not any(row["kind"] == "cancel" for row in session.inbox()):
         return True
     # Under the lock: a worker that comes to life meanwhile finds the turn ended.
     if live_workers(tx.conn, lease_us):
         return False
     session.row["epoch"] += 1
-    count_interrupted(session, turn)
-    if turn.status == "in_progress":
-        close_torn_items(session, turn)
-        turn = session.update_turn(turn, model_calls=turn.model_calls + 1)
-    pass_boundary(session, turn, goes_on=False)
+    session.row["owner"] = None
+    take_up_torn(session)
+    pass_boundary(session, session.root, session.turn(), goes_on=False)
     if session.row["turn_id"] is not None:
         tx.announcements.append(Woken(session_id))
     return True

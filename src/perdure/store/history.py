@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
+from perdure.store.blobs import item_rows, whole
 from perdure.store.pages import PageRequest, Rows, fetch_page
-from perdure.store.rows import ItemRow, item_row, turn_row
+from perdure.store.rows import ItemRow, turn_row
 from perdure.store.sessions import find_session
 from perdure.store.tables import items, turns
 from perdure.wire.errors import NotFound
@@ -39,12 +40,10 @@ def list_items(
     else:
         read_turn(conn, session_id, project_id, turn_id)
         query = query.where(items.c.turn_id == turn_id)
-    return fetch_page(conn, query, (items.c.pos,), items.c.id, page, lambda row: item_row(row).resource)
+    found = fetch_page(conn, query, (items.c.pos,), items.c.id, page, lambda row: row._mapping)
+    return Rows([ItemRow(**row).resource for row in whole(conn, found.rows, "data")], found.has_more)
 
 
 def load_turn_items(conn: Connection, turn_id: str) -> list[ItemRow]:
     """The items of one turn, in order."""
-    return [
-        item_row(row)
-        for row in conn.execute(select(items).where(items.c.turn_id == turn_id).order_by(items.c.pos))
-    ]
+    return item_rows(conn, select(items).where(items.c.turn_id == turn_id).order_by(items.c.pos))

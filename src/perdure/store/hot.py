@@ -5,7 +5,17 @@ from __future__ import annotations
 from sqlalchemy import bindparam, delete, select
 
 from perdure.store.statements import Statement, insert_into, update_where
-from perdure.store.tables import calls, events, inbox, items, model_calls, session_configs, sessions, turns
+from perdure.store.tables import (
+    calls,
+    events,
+    inbox,
+    items,
+    model_calls,
+    session_configs,
+    sessions,
+    subagents,
+    turns,
+)
 
 LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
 TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
@@ -22,6 +32,11 @@ CALL = Statement(
 TURN_ITEMS = Statement(select(items).where(items.c.turn_id == bindparam("turn_id")).order_by(items.c.pos))
 ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
 INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
+SUBAGENTS = Statement(
+    select(subagents).where(subagents.c.session_id == bindparam("session_id")).order_by(subagents.c.pos)
+)
+INSERT_SUBAGENT = insert_into(subagents)
+UPDATE_SUBAGENT = update_where(subagents, ("status", "closed_us", "turn_id"), "id")
 INSERT_ITEM = insert_into(items)
 INSERT_SESSION = insert_into(sessions)
 INSERT_CONFIG = insert_into(session_configs)
@@ -48,6 +63,6 @@ UPDATE_TURN = update_where(turns, _TURN_MUTABLE, "id")
 _MUTABLE = (
     "status", "epoch", "owner", "seq", "item_pos", "inbox_pos", "turn_pos", "inbox_count", "open_calls",
     "last_active_us", "config_version", "metadata", "prompt_cache", "review", "error", "usage",
-    "usage_unknown", "turn_id", "wake_at", "deleted_us", "spent", "limits",
+    "usage_unknown", "turn_id", "subagents", "subagents_running", "wake_at", "deleted_us", "spent", "limits",
 )  # fmt: skip
 UPDATE_SESSION = update_where(sessions, _MUTABLE, "id", "epoch")

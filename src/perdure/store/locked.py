@@ -1,7 +1,7 @@
 """One session under its row lock, inside one transaction: the only way its rows change.
 
-Sequences and positions are handed out here, events are recorded here, and `save` writes what
-changed of the session's own row together with the events. Nothing here decides; callers do.
+Sequences and positions are handed out here, and `save` writes what changed of the session's own row
+together with the events that were said. Nothing here decides; callers do.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from operator import attrgetter
 from typing import Any
 
 from perdure.store import hot
+from perdure.store.blobs import Blobs
 from perdure.store.configs import load_config
 from perdure.store.rows import (
     CallRow,
     CallState,
     Config,
     ItemRow,
-    SessionStatus,
+    SubagentRow,
     TurnRow,
     session_resource,
 )
-from perdure.store.tx import Published, Tx
-from perdure.wire import events as wire
+from perdure.store.speaking import Speaker
+from perdure.store.tx import Tx
 from perdure.wire.actions import RequiredAction
-from perdure.wire.errors import ErrorBody
-from perdure.wire.ids import ITEM, new_id
-from perdure.wire.items import OUTPUT_ITEM_TYPES
+from perdure.wire.ids import ITEM, SUBAGENT, new_id
 from perdure.wire.sessions import Session
-from perdure.wire.turns import TurnErrorCode, error_type
 
 
 class Fenced(Exception):
@@ -40,20 +38,22 @@ class SessionGone(Exception):
     """There is no such session (any more)."""
 
 
-class LockedSession:
+class LockedSession(Speaker):
     """See the module's text. `row` is the session's row as it will be saved."""
 
     def __init__(self, tx: Tx, row: dict[str, Any]) -> None:
-        self.tx = tx
-        self.row = row
-        self.id: str = row["id"]
+        super().__init__(tx, row)
         self.changed: dict[str, ItemRow] = {}
+        # The agents that have something to look at because of this transaction.
+        self.woken: set[str] = set()
+        # Whether an agent waits for subagents; None while nobody has looked.
+        self.has_waits: bool | None = None
         # A configuration version that this transaction adds.
         self.new_version: int | None = None
+        self._blobs = Blobs(tx.conn, self.id)
         self._before = dict(row)
         self._turns: dict[str, TurnRow] = {}
-        self._entries: list[dict[str, Any]] = []
-        self._unstored = 0
+        self._subagents: dict[str, SubagentRow] | None = None
 
     @classmethod
     def lock(
@@ -77,52 +77,76 @@ class LockedSession:
 
     # ---- reading
 
-    @property
-    def status(self) -> SessionStatus:
-        return self.row["status"]  # type: ignore[no-any-return]
-
     def config(self, version: int | None = None) -> Config:
         """The session's configuration in one version (default: the newest)."""
         wanted: int = self.row["config_version"] if version is None else version
         return load_config(self.tx.conn, self.row, wanted, keep=wanted != self.new_version)
 
-    def turn(self) -> TurnRow | None:
-        """The unfinished root turn."""
-        turn_id: str | None = self.row["turn_id"]
+    def turn(self, agent_id: str | None = None) -> TurnRow | None:
+        """The unfinished turn of an agent (default: the root)."""
+        turn_id: str | None
+        if agent_id is None or agent_id == self.root:
+            turn_id = self.row["turn_id"]
+        else:
+            subagent = self.subagent(agent_id)
+            turn_id = None if subagent is None else subagent.turn_id
         if turn_id is None:
             return None
         held = self._turns.get(turn_id)
         return held or TurnRow(**hot.TURN.fetch(self.tx.conn, {"turn_id": turn_id})[0])
+
+    def subagents(self) -> list[SubagentRow]:
+        """All subagents, oldest first."""
+        if self._subagents is None:
+            found = self.row["subagents"] and hot.SUBAGENTS.fetch(self.tx.conn, {"session_id": self.id})
+            self._subagents = {row["id"]: SubagentRow(**row) for row in found or ()}
+        return list(self._subagents.values())
+
+    def subagent(self, agent_id: str) -> SubagentRow | None:
+        """A subagent by its id."""
+        return next((each for each in self.subagents() if each.id == agent_id), None)
+
+    def children(self, agent_id: str) -> list[SubagentRow]:
+        """The subagents that an agent created, oldest first."""
+        return [each for each in self.subagents() if each.parent_agent_id == agent_id]
 
     def calls(self, state: CallState) -> list[CallRow]:
         """Calls in one state, in the order they were made."""
         if state == "open" and not self.row["open_calls"]:
             return []
         found = hot.CALLS.fetch(self.tx.conn, {"session_id": self.id, "state": state})
-        return [CallRow(**row) for row in found]
+        return [CallRow(**row) for row in self._blobs.whole(found, "result")]
 
     def call(self, call_id: str) -> CallRow | None:
         found = hot.CALL.fetch(self.tx.conn, {"session_id": self.id, "call_id": call_id})
-        return CallRow(**found[0]) if found else None
+        return CallRow(**self._blobs.whole(found, "result")[0]) if found else None
 
     def item(self, item_id: str) -> ItemRow:
-        return ItemRow(**hot.ITEM.fetch(self.tx.conn, {"item_id": item_id})[0])
+        found = hot.ITEM.fetch(self.tx.conn, {"item_id": item_id})
+        return ItemRow(**self._blobs.whole(found, "data")[0])
 
-    def inbox(self) -> list[dict[str, Any]]:
-        """Accepted and not yet applied input, oldest first."""
+    def inbox(self, agent_id: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Accepted and not yet applied input of an agent (default: the root), oldest first."""
         if not self.row["inbox_count"]:
             return []
-        return hot.INBOX.fetch(self.tx.conn, {"session_id": self.id})
+        rows = hot.INBOX.fetch(self.tx.conn, {"session_id": self.id})
+        if self.row["subagents"]:
+            wanted = agent_id or self.root
+            rows = [row for row in rows if row["agent_id"] == wanted]
+        return self._blobs.whole(rows, "payload")
 
     def note_items(self, turn: TurnRow) -> None:
         """Count the items of a turn as changed by this transaction."""
-        for row in hot.TURN_ITEMS.fetch(self.tx.conn, {"turn_id": turn.id}):
+        found = hot.TURN_ITEMS.fetch(self.tx.conn, {"turn_id": turn.id})
+        for row in self._blobs.whole(found, "data"):
             item = ItemRow(**row)
             self.changed[item.id] = item
 
     # ---- writing
 
-    def queue_input(self, kind: str, payload: Any) -> None:
+    def queue_input(self, kind: str, payload: Any, agent_id: str | None = None) -> None:
+        """Leave input for an agent (default: the root)."""
+        self.woken.add(agent_id or self.root)
         self.row["inbox_pos"] += 1
         self.row["inbox_count"] += 1
         hot.INSERT_INBOX.execute(
@@ -130,9 +154,9 @@ class LockedSession:
             {
                 "session_id": self.id,
                 "pos": self.row["inbox_pos"],
-                "agent_id": self.row["agent_id"],
+                "agent_id": agent_id or self.root,
                 "kind": kind,
-                "payload": payload,
+                "payload": self._blobs.put(payload),
                 "accepted_us": self.tx.now_us,
             },
         )
@@ -142,14 +166,14 @@ class LockedSession:
             hot.DROP_INBOX.execute(self.tx.conn, {"session_id": self.id, "pos": position})
         self.row["inbox_count"] -= len(positions)
 
-    def insert_turn(self) -> TurnRow:
-        """A queued root turn under the newest configuration; it becomes the session's unfinished turn."""
+    def insert_turn(self, subagent: SubagentRow | None = None) -> TurnRow:
+        """A queued turn under the newest configuration; it becomes the unfinished one of its agent."""
         self.row["turn_pos"] += 1
         turn = TurnRow(
             id=new_id("turn"),
             session_id=self.id,
-            agent_id=self.row["agent_id"],
-            subagent_id=None,
+            agent_id=self.root if subagent is None else subagent.id,
+            subagent_id=None if subagent is None else subagent.id,
             pos=self.row["turn_pos"],
             status="queued",
             config_version=self.row["config_version"],
@@ -167,8 +191,57 @@ class LockedSession:
             spent=None,
         )
         hot.INSERT_TURN.execute(self.tx.conn, values_of(turn))
-        self.row["turn_id"] = turn.id
+        if subagent is None:
+            self.row["turn_id"] = turn.id
+        else:
+            self.row["subagents_running"] += subagent.turn_id is None
+            self.update_subagent(subagent, turn_id=turn.id)
+        self.woken.add(turn.agent_id)
         return turn
+
+    def close_turn(self, turn: TurnRow) -> None:
+        """The agent of a turn that has ended has none that is unfinished."""
+        if turn.subagent_id is None:
+            self.row["turn_id"] = None
+            return
+        subagent = self.subagent(turn.subagent_id)
+        assert subagent is not None
+        self.row["subagents_running"] -= 1
+        self.update_subagent(subagent, turn_id=None)
+        self.woken.add(turn.subagent_id)
+
+    def insert_subagent(
+        self, parent_agent_id: str, depth: int, name: str, instructions: Sequence[Mapping[str, str]]
+    ) -> SubagentRow:
+        self.subagents()
+        self.row["subagents"] += 1
+        subagent = SubagentRow(
+            session_id=self.id,
+            pos=self.row["subagents"],
+            id=new_id(SUBAGENT),
+            parent_agent_id=parent_agent_id,
+            depth=depth,
+            name=name,
+            instructions=instructions,
+            status="active",
+            opened_us=self.tx.now_us,
+            closed_us=None,
+            turn_id=None,
+        )
+        hot.INSERT_SUBAGENT.execute(self.tx.conn, values_of(subagent))
+        assert self._subagents is not None
+        self._subagents[subagent.id] = subagent
+        return subagent
+
+    def update_subagent(self, subagent: SubagentRow, **changes: Any) -> SubagentRow:
+        self.subagents()
+        assert self._subagents is not None
+        changed = self._subagents[subagent.id] = replace(subagent, **changes)
+        keys = {"key_id": changed.id, "status": changed.status}
+        hot.UPDATE_SUBAGENT.execute(
+            self.tx.conn, {**keys, "closed_us": changed.closed_us, "turn_id": changed.turn_id}
+        )
+        return changed
 
     def update_turn(self, turn: TurnRow, **changes: Any) -> TurnRow:
         """Change a turn; its row is written when the session is saved."""
@@ -201,7 +274,7 @@ class LockedSession:
             data=data,
             private=private,
         )
-        hot.INSERT_ITEM.execute(self.tx.conn, values_of(item))
+        hot.INSERT_ITEM.execute(self.tx.conn, {**values_of(item), "data": self._blobs.put_item(item)})
         self.changed[item.id] = item
         return item
 
@@ -213,7 +286,7 @@ class LockedSession:
                 "key_session_id": self.id,
                 "key_pos": item.pos,
                 "status": item.status,
-                "data": item.data,
+                "data": self._blobs.put_item(item),
                 "private": item.private,
             },
         )
@@ -228,12 +301,12 @@ class LockedSession:
             # It may be large, and is there already.
             hot.UPDATE_CALL_STATE.execute(self.tx.conn, keys)
         else:
-            hot.UPDATE_CALL.execute(self.tx.conn, {**keys, "result": changed.result})
+            hot.UPDATE_CALL.execute(self.tx.conn, {**keys, "result": self._blobs.put(changed.result)})
         return changed
 
     def insert_call(self, call: CallRow) -> None:
         self.row["open_calls"] += call.state == "open"
-        hot.INSERT_CALL.execute(self.tx.conn, values_of(call))
+        hot.INSERT_CALL.execute(self.tx.conn, {**values_of(call), "result": self._blobs.put(call.result)})
 
     def touch(self) -> None:
         """Note activity: accepted input, a turn's start or end, a result."""
@@ -245,17 +318,17 @@ class LockedSession:
         for turn in self._turns.values():
             hot.UPDATE_TURN.execute(conn, {"key_id": turn.id, **values_of(turn)})
         self._turns.clear()
-        if self._entries:
+        if self.entries:
             hot.INSERT_EVENTS.execute(
                 conn,
                 {
                     "session_id": self.id,
                     "seq": self.row["seq"],
                     "created_us": self.tx.now_us,
-                    "entries": self._entries,
+                    "entries": self.entries,
                 },
             )
-            self._entries = []
+            self.entries = []
         if self.row == self._before:
             return
         keys = {"key_id": self.id, "key_epoch": self._before["epoch"]}
@@ -264,7 +337,7 @@ class LockedSession:
             raise Fenced(self.id)
         self._before = dict(self.row)
 
-    # ---- saying
+    # ---- as the protocol shows it
 
     def resource(self) -> Session:
         return session_resource(self.row, self.config(), self.required_actions())
@@ -272,87 +345,11 @@ class LockedSession:
     def required_actions(self) -> list[RequiredAction]:
         return [call.action for call in self.calls("open")]
 
-    def say_session(self, kind: type[wire.SessionStateEvent]) -> None:
-        snapshot = self.resource()
-        actions = [action.call_id for action in snapshot.required_actions if action.type == "function_call"]
-        entry = {"status": self.status, "version": self.row["config_version"], "usage": self.row["usage"]}
-        self._say(
-            kind(event_id=self._next_event_id(), session=snapshot),
-            {**entry, "last_active_us": self.row["last_active_us"], "actions": actions},
-        )
 
-    def say_turn(self, kind: type[wire.TurnStateEvent], turn: TurnRow) -> None:
-        fields: dict[str, Any] = {"session_id": self.id, "turn_id": turn.id, "turn": turn.resource}
-        if issubclass(kind, wire.TurnEndedEvent):
-            fields["usage"] = fields["turn"].usage
-        self._say(kind(event_id=self._next_event_id(), **fields), {"turn": turn.id, "status": turn.status})
-
-    def say_item_added(self, item: ItemRow) -> None:
-        self._say(
-            wire.ItemAdded(
-                event_id=self._next_event_id(),
-                session_id=self.id,
-                turn_id=item.turn_id,
-                item=item.resource,
-                output_index=item.output_index,
-            ),
-            {"item": item.id, "status": item.status},
-        )
-
-    def say_item_done(self, item: ItemRow) -> None:
-        assert item.type in OUTPUT_ITEM_TYPES
-        assert item.output_index is not None
-        self._say(
-            wire.ItemDone(
-                event_id=self._next_event_id(),
-                session_id=self.id,
-                turn_id=item.turn_id,
-                item=item.resource,
-                output_index=item.output_index,
-            ),
-            {"item": item.id, "status": item.status},
-        )
-
-    def say_error(self, code: TurnErrorCode, message: str) -> None:
-        error = ErrorBody(type=error_type(code), code=code, message=message, param=None)
-        self._say(
-            wire.SessionError(event_id=self._next_event_id(), session_id=self.id, error=error),
-            {"error": {"code": code, "message": message}},
-        )
-
-    def say_part(self, event: wire.Event, item: ItemRow) -> None:
-        """An event about a part of an item; its id is set here."""
-        part = getattr(event, "content_index", getattr(event, "summary_index", None))
-        self._say(
-            event.model_copy(update={"event_id": self._next_event_id()}), {"item": item.id, "part": part}
-        )
-
-    def say_unstored(self, event: wire.Event) -> None:
-        """A delta: it leaves with the commit and in its order, and is never stored."""
-        self._unstored += 1
-        named = event.model_copy(
-            update={"event_id": event_id(self.id, self.row["seq"], f"d{self._unstored}e{self.row['epoch']}")}
-        )
-        self.tx.announcements.append(Published(self.id, self.row["epoch"], self.row["seq"], named))
-
-    def _next_event_id(self) -> str:
-        self.row["seq"] += 1
-        return event_id(self.id, self.row["seq"])
-
-    def _say(self, event: wire.Event, entry: dict[str, Any]) -> None:
-        self._entries.append({"type": wire.type_of(event), **entry})
-        self.tx.announcements.append(Published(self.id, self.row["epoch"], self.row["seq"], event))
-
-
-def event_id(session_id: str, seq: int, suffix: str = "") -> str:
-    """The id of a stored event; deltas and snapshots add a suffix to that of the event before them."""
-    return f"evt_{session_id[-16:]}_{seq}{suffix}"
-
-
-_FIELDS = {kind: tuple(kind.__slots__) for kind in (TurnRow, ItemRow, CallRow)}
+_FIELDS = {kind: tuple(kind.__slots__) for kind in (TurnRow, ItemRow, CallRow, SubagentRow)}
 _VALUES = {kind: attrgetter(*names) for kind, names in _FIELDS.items()}
 
 
-def values_of(row: TurnRow | ItemRow | CallRow) -> dict[str, Any]:
+def values_of(row: TurnRow | ItemRow | CallRow | SubagentRow) -> dict[str, Any]:
     """A row's fields by name, values untouched."""
     return dict(zip(_FIELDS[type(row)], _VALUES[type(row)](row), strict=True))

@@ -59,12 +59,12 @@ def say_whole_text(session: LockedSession, item: ItemRow, data: Mapping[str, Any
     if item.type == "message":
         for index, part in enumerate(data["content"]):
             delta = wire.OutputTextDelta(**where, content_index=index, delta=part["text"])
-            session.say_unstored(delta)
+            session.say_unstored(delta, item)
     elif item.type == "reasoning":
         for index, part in enumerate(data["summary"]):
             where["summary_index"] = index
             session.say_part(wire.ReasoningSummaryPartAdded(**where, part=SummaryText(text="")), item)
-            session.say_unstored(wire.ReasoningSummaryTextDelta(**where, delta=part["text"]))
+            session.say_unstored(wire.ReasoningSummaryTextDelta(**where, delta=part["text"]), item)
             if index < len(data["summary"]) - 1:
                 text = part["text"]
                 session.say_part(wire.ReasoningSummaryTextDone(**where, text=text), item)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Table, select
 
 from perdure.store.tables import (
+    blobs,
     calls,
     compactions,
     deletions,
@@ -15,7 +16,9 @@ from perdure.store.tables import (
     model_calls,
     session_configs,
     session_metadata,
+    subagents,
     turns,
+    waits,
 )
 from perdure.store.tx import Tx
 
@@ -26,6 +29,9 @@ _ROWS: tuple[tuple[Table, Column[object]], ...] = (
     (calls, calls.c.call_id),
     (turns, turns.c.id),
     (inbox, inbox.c.pos),
+    (subagents, subagents.c.pos),
+    (waits, waits.c.item_id),
+    (blobs, blobs.c.digest),
     (compactions, compactions.c.number),
     (model_calls, model_calls.c.number),
     (idempotency, idempotency.c.key_digest),

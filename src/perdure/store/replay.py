@@ -5,16 +5,17 @@ Deltas are never stored: the text of a part is in its `output_text.done` and in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from perdure.store.blobs import item_rows
 from perdure.store.configs import load_config
-from perdure.store.locked import event_id
-from perdure.store.rows import ItemRow, TurnRow, call_row, item_row, session_resource, turn_row
+from perdure.store.rows import ItemRow, TurnRow, call_row, session_resource, turn_row
 from perdure.store.sessions import find_session
+from perdure.store.speaking import event_id
 from perdure.store.tables import calls, events, items, turns
 from perdure.store.tx import Tx
 from perdure.wire import events as wire
@@ -23,6 +24,9 @@ from perdure.wire.items import OutputText, SummaryText
 from perdure.wire.turns import error_type
 
 Entry = Mapping[str, Any]
+
+ITEMS = 500
+"""How many items one statement names."""
 
 _SESSION_KINDS: dict[str, type[wire.SessionStateEvent]] = {
     "agent.session.created": wire.SessionCreated,
@@ -104,7 +108,9 @@ def read_stretch(conn: Connection, session: Row[Any], after: int, last: int, lim
         .limit(limit)
     )
     expected = after + 1
-    for seq, entries in conn.execute(statement):
+    stretch = conn.execute(statement).fetchall()
+    rebuild.expect(entries for seq, entries in stretch if seq - len(entries) < after + limit)
+    for seq, entries in stretch:
         first = seq - len(entries) + 1
         if first > expected:
             raise _forgotten()
@@ -144,6 +150,12 @@ class _Rebuild:
         self._session = dict(session._mapping)
         self._items: dict[str, ItemRow | None] = {}
         self._turns: dict[str, TurnRow | None] = {}
+
+    def expect(self, stretch: Iterable[Sequence[Entry]]) -> None:
+        """Read the items that stored transactions refer to, all at once."""
+        wanted = sorted({entry["item"] for entries in stretch for entry in entries if "item" in entry})
+        for start in range(0, len(wanted), ITEMS):
+            self._load(wanted[start : start + ITEMS])
 
     def event(self, entry: Entry, identity: str) -> wire.Event | None:
         """The event; None for a delta, and for what refers to rows that are gone."""
@@ -204,9 +216,13 @@ class _Rebuild:
 
     def _item(self, item_id: str) -> ItemRow | None:
         if item_id not in self._items:
-            row = self._conn.execute(select(items).where(items.c.id == item_id)).first()
-            self._items[item_id] = None if row is None else item_row(row)
+            self._load([item_id])
         return self._items[item_id]
+
+    def _load(self, item_ids: Sequence[str]) -> None:
+        self._items |= dict.fromkeys(item_ids)
+        query = select(items).where(items.c.id.in_(item_ids))
+        self._items |= {item.id: item for item in item_rows(self._conn, query)}
 
     def _turn(self, turn_id: str) -> TurnRow | None:
         if turn_id not in self._turns:

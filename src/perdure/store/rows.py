@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from perdure.wire.actions import FunctionCallAction, RequiredAction
 from perdure.wire.agents import AgentSettings, SessionAgent, session_agent_resource
 from perdure.wire.items import Item, ItemAdapter
 from perdure.wire.sessions import Session
+from perdure.wire.subagents import Subagent, SubagentStatus
 from perdure.wire.turns import Turn, TurnError, TurnStatus
 from perdure.wire.usage import TokenUsage
 
@@ -117,12 +118,59 @@ class CallRow:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SubagentRow:
+    """`turn_id` is its unfinished turn; `depth` counts from 1 for the children of the root agent."""
+
+    session_id: str
+    pos: int
+    id: str
+    parent_agent_id: str
+    depth: int
+    name: str
+    instructions: Sequence[Mapping[str, str]]
+    status: SubagentStatus
+    opened_us: int
+    closed_us: int | None
+    turn_id: str | None
+
+    @property
+    def state(self) -> str:
+        """`running`, `idle` or `closed`: what other agents are told."""
+        if self.turn_id is not None:
+            return "running"
+        return "closed" if self.status == "closed" else "idle"
+
+    @property
+    def task(self) -> str:
+        return "".join(part["text"] for part in self.instructions)
+
+    @property
+    def resource(self) -> Subagent:
+        return Subagent.model_validate(
+            {
+                "id": self.id,
+                "session_id": self.session_id,
+                "parent_agent_id": self.parent_agent_id,
+                "name": self.name,
+                "instructions": self.instructions,
+                "status": self.status,
+                "opened_at": self.opened_us // 1_000_000,
+                "closed_at": None if self.closed_us is None else self.closed_us // 1_000_000,
+            }
+        )
+
+
 def turn_row(row: Row[Any]) -> TurnRow:
     return TurnRow(**row._mapping)
 
 
 def item_row(row: Row[Any]) -> ItemRow:
     return ItemRow(**row._mapping)
+
+
+def subagent_row(row: Row[Any]) -> SubagentRow:
+    return SubagentRow(**row._mapping)
 
 
 def call_row(row: Row[Any]) -> CallRow:

@@ -15,6 +15,7 @@ from perdure.store.configs import load_config
 from perdure.store.idempotency import IdempotencyKey, Outcome, run_once
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.pages import PageRequest, Rows, fetch_page
+from perdure.store.reports import REPORT
 from perdure.store.rows import call_row, session_resource
 from perdure.store.tables import (
     calls,
@@ -117,6 +118,8 @@ def create_session(
         "inbox_count": 0,
         "open_calls": 0,
         "turn_id": None,
+        "subagents": 0,
+        "subagents_running": 0,
         "wake_at": None,
         "deleted_us": None,
         "spent": None,
@@ -238,10 +241,10 @@ def delete_session(tx: Tx, session_id: str, project_id: str) -> bool:
     waiting_input = session.inbox()
     if any(row["kind"] == "cancel" for row in waiting_input):
         return False
-    if session.row["turn_id"] is not None or waiting_input or session.calls("open"):
+    if any(row["kind"] != REPORT for row in waiting_input) or _is_busy(session):
         raise Conflict(
-            "The session must be idle or failed, with no required actions, before it can be deleted. "
-            "Send agent.session.input.cancel first."
+            "The session must be idle or failed, with no required actions and no running subagents, before "
+            "it can be deleted. Send agent.session.input.cancel first."
         )
     session.row["deleted_us"] = tx.now_us
     session.row["metadata"] = {}
@@ -250,6 +253,10 @@ def delete_session(tx: Tx, session_id: str, project_id: str) -> bool:
     tx.conn.execute(insert(deletions), {"session_id": session_id, "deleted_us": tx.now_us})
     tx.announcements.append(Closed(session_id))
     return True
+
+
+def _is_busy(session: LockedSession) -> bool:
+    return bool(session.row["turn_id"] or session.row["subagents_running"] or session.calls("open"))
 
 
 def read_session(conn: Connection, session_id: str, project_id: str) -> Session:
@@ -313,12 +320,13 @@ def list_sessions(
 
 def unfinished_sessions(conn: Connection) -> Sequence[str]:
     """Sessions that an owner must look at: with an unfinished turn or unapplied input."""
-    with_input = select(inbox.c.session_id).distinct()
+    with_input = select(inbox.c.session_id).where(inbox.c.kind != REPORT).distinct()
     found = conn.execute(
         select(sessions.c.id)
         .where(sessions.c.deleted_us.is_(None), sessions.c.status != "failed")
         .where(
             (sessions.c.turn_id.is_not(None) & (sessions.c.status != "requires_action"))
+            | (sessions.c.subagents_running > 0)
             | sessions.c.id.in_(with_input)
         )
         .order_by(sessions.c.last_active_us)
@@ -332,14 +340,6 @@ def due_sessions(conn: Connection, now_us: int) -> Sequence[str]:
         select(sessions.c.id).where(sessions.c.wake_at <= now_us, sessions.c.deleted_us.is_(None))
     )
     return [row[0] for row in found]
-
-
-def cancel_requested(conn: Connection, session_id: str) -> bool:
-    """Whether an accepted cancel waits in the inbox."""
-    found = conn.execute(
-        select(inbox.c.pos).where(inbox.c.session_id == session_id, inbox.c.kind == "cancel").limit(1)
-    )
-    return found.first() is not None
 
 
 def session_of(conn: Connection, row: Row[Any]) -> Session:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from perdure.store.rows import ItemRow, item_row
+from perdure.store.blobs import item_rows
+from perdure.store.rows import ItemRow
 from perdure.store.sessions import find_session, session_of
 from perdure.store.tables import calls, items
 from perdure.wire.sessions import Session
@@ -36,24 +37,23 @@ def read_snapshot(conn: Connection, session_id: str, project_id: str) -> Snapsho
     session = session_of(conn, row)
     if session.status not in ("in_progress", "requires_action"):
         return Snapshot(row.seq, session)
-    writing = conn.execute(
-        select(items).where(
-            items.c.turn_id == row.turn_id,
-            items.c.status == "in_progress",
-            items.c.type.in_(("message", "reasoning")),
-        )
+    writing = select(items).where(
+        items.c.turn_id == row.turn_id,
+        items.c.status == "in_progress",
+        items.c.type.in_(("message", "reasoning")),
     )
-    owed = conn.execute(
+    owed = (
         select(items)
         .join(calls, items.c.id == calls.c.item_id)
         .where(calls.c.session_id == session_id, calls.c.state == "open")
     )
-    found = tuple(sorted((item_row(each) for each in (*writing, *owed)), key=lambda item: item.pos))
+    unfinished = (*item_rows(conn, writing), *item_rows(conn, owed))
+    found = tuple(sorted(unfinished, key=lambda item: item.pos))
     if session.status == "requires_action":
         return Snapshot(row.seq, session, (), found)
-    messages = conn.execute(
+    messages = (
         select(items)
         .where(items.c.turn_id == row.turn_id, items.c.type == "message", items.c.step.is_(None))
         .order_by(items.c.pos)
     )
-    return Snapshot(row.seq, session, tuple(item_row(each) for each in messages), found)
+    return Snapshot(row.seq, session, tuple(item_rows(conn, messages)), found)

@@ -8,7 +8,7 @@ same time each sees those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -118,19 +118,23 @@ def reserve(session: LockedSession) -> Tally:
     return _set(session, replace(tally, reserved=tally.reserved + 1))
 
 
-def release(session: LockedSession) -> None:
-    """Take a reservation back: the call has ended, or never began."""
+def release(session: LockedSession, calls: int = 1) -> None:
+    """Take reservations back: the calls have ended, or never began."""
     tally = Tally.of(session.row)
     if tally.reserved:
-        _set(session, replace(tally, reserved=tally.reserved - 1))
+        _set(session, replace(tally, reserved=max(0, tally.reserved - calls)))
 
 
-def count_interrupted(session: LockedSession, turn: TurnRow | None) -> None:
-    """Count the calls under way of an owner that is gone; nobody knows what they used."""
+def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> None:
+    """Count the calls under way of an owner that is gone; nobody knows what they used.
+
+    Each agent has had one at most, so they are listed with the turns in this order.
+    """
     tally = Tally.of(session.row)
     if not tally.reserved:
         return
-    for _ in range(tally.reserved):
+    for number in range(tally.reserved):
+        turn = turns[min(number, len(turns) - 1)] if turns else None
         tally = replace(tally, model_calls=tally.model_calls + 1)
         if turn is not None:
             tally = replace(tally, calls=tally.calls + 1, unpriced=tally.unpriced + 1)
@@ -166,13 +170,17 @@ def settle(
 
 
 def count_after_turn(
-    session: LockedSession, turn_id: str, ended: tuple[ModelCall, ...], active_us: int
+    session: LockedSession,
+    turn_id: str,
+    ended: tuple[ModelCall, ...],
+    active_us: int,
+    agent_id: str | None = None,
 ) -> None:
     """Add what calls beside a turn used that ended after it: the turn stays as it was reported."""
     tally = Tally.of(session.row)
     for call in ended:
         tally = replace(tally.with_call(call), model_calls=tally.model_calls + 1)
-        values = {**_values(call), "agent_id": session.row["agent_id"], "turn_id": turn_id}
+        values = {**_values(call), "agent_id": agent_id or session.root, "turn_id": turn_id}
         _insert(session, None, tally.calls, values)
         row = session.row
         if call.usage is None:

@@ -61,7 +61,7 @@ class Statement:
             bound = _bound(compiled, parameters)
             cursor.execute(compiled.sql, bound)
             count = int(cursor.rowcount)
-            if compiled.forgets and any(isinstance(each, str) and len(each) > _LARGE for each in bound):
+            if compiled.forgets and any(map(_is_large, bound)):
                 _unbind(cursor, compiled)
             return count
         finally:
@@ -133,6 +133,10 @@ def _compile(clause: Select[Any] | Insert | Update | Delete, dialect: Dialect) -
         cursor=_cursor if dialect.name == "sqlite" else _queueing_cursor,
         forgets=dialect.name == "sqlite" and isinstance(clause, Update | Insert),
     )
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, str | bytes) and len(value) > _LARGE
 
 
 def _unbind(cursor: Any, compiled: _Compiled) -> None:

@@ -12,14 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.store.boundary import Boundary, Ending, Failure, Lease, close_torn_items, pass_boundary
+from perdure.store.boundary import Boundary, Ending, Failure, Lease, pass_boundary
+from perdure.store.coordination import Coordination, write_coordination
+from perdure.store.endings import close_torn_items
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.parts import close_item, open_parts, say_whole_text
+from perdure.store.policy import DEFAULT, Policy
 from perdure.store.rows import CallRow, ItemRow, TurnRow
 from perdure.store.spending import ModelCall, Tally, count_after_turn, release, settle
 from perdure.store.tx import Tx
 from perdure.wire.ids import new_id
 from perdure.wire.usage import TokenUsage
+
+
+class TurnOver(Exception):
+    """Another agent, or a cancel, ended the turn of a subagent while its step was under way."""
+
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "message": {"role": "assistant", "content": [], "phase": None},
@@ -59,6 +67,9 @@ class Call:
         return self.refusal is None and self.answer is None
 
 
+Output = Text | Call | Coordination
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What a step cost: `usage` is None when the provider did not tell; times in microseconds.
@@ -91,13 +102,16 @@ class Opened:
     seq: int
 
 
-def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opened:
+def open_item(
+    tx: Tx, lease: Lease, turn_id: str, kind: str, step: int, agent_id: str | None = None
+) -> Opened:
     """List a message or reasoning item as in progress, and say so.
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
+        TurnOver: somebody ended the turn.
     """
-    session, turn = lock_turn(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id, agent_id)
     item = session.insert_item(
         turn, kind, EMPTY[kind], status="in_progress", output_index=turn.outputs, step=step
     )
@@ -109,8 +123,13 @@ def open_item(tx: Tx, lease: Lease, turn_id: str, kind: str, step: int) -> Opene
 
 
 def checkpoint_item(tx: Tx, lease: Lease, item: ItemRow, data: Mapping[str, Any]) -> None:
-    """Save the text so far of an item in progress; nothing is said."""
-    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    """Save the text so far of an item in progress; nothing is said.
+
+    Raises:
+        Fenced, SessionGone: the lease is no longer good.
+        TurnOver: somebody ended the turn, and with it the item.
+    """
+    session, _ = lock_turn(tx, lease, item.turn_id, item.agent_id)
     session.update_item(item, data=data)
 
 
@@ -119,18 +138,25 @@ def commit_step(
     lease: Lease,
     turn_id: str,
     step: int,
-    outputs: Sequence[Text | Call],
+    outputs: Sequence[Output],
     spent: Spent,
     *,
     ending: Ending | None,
-    call_timeout_us: int | None = None,
+    policy: Policy = DEFAULT,
+    agent_id: str | None = None,
 ) -> Boundary:
     """Write a finished step whole and pass the boundary behind it; `ending` says if the turn ends there.
 
     Items are said in order: texts end, refused calls are listed as failed, calls are announced with
-    their full arguments once they are registered.
+    their full arguments once they are registered, and calls that concern subagents are made.
+
+    Args:
+        agent_id: whose turn it is (default: the root's).
     """
-    session, turn = lock_turn(tx, lease, turn_id)
+    try:
+        session, turn = lock_turn(tx, lease, turn_id, agent_id)
+    except TurnOver:
+        return _pass_over(tx, lease, turn_id, agent_id, spent, policy)
     made = 0
     for output in outputs:
         match output:
@@ -139,11 +165,14 @@ def commit_step(
             case Call():
                 turn = _write_call(session, turn, step, output)
                 made += output.counts
+            case Coordination():
+                turn = write_coordination(session, turn, step, output, policy)
+                made += output.counts
     turn = charge(session, turn, spent, tool_calls=made)
     release(session)
     if spent.usage is None:
         turn = session.update_turn(turn, usage=None, usage_unknown=True)
-    return pass_boundary(session, turn, ending=ending, call_timeout_us=call_timeout_us)
+    return pass_boundary(session, turn.agent_id, turn, ending=ending, policy=policy)
 
 
 def abandon_step(
@@ -154,10 +183,20 @@ def abandon_step(
     spent: Spent,
     *,
     failure: Failure | None,
-    call_timeout_us: int | None = None,
+    policy: Policy = DEFAULT,
+    agent_id: str | None = None,
+    goes_on: bool = True,
 ) -> Boundary:
-    """Close what a broken or cancelled step had shown; with `failure` the turn ends."""
-    session, turn = lock_turn(tx, lease, turn_id)
+    """Close what a broken or cancelled step had shown; with `failure` the turn ends.
+
+    Args:
+        agent_id: whose turn it is (default: the root's).
+        goes_on: whether the agent's owner goes on with the step that comes next.
+    """
+    try:
+        session, turn = lock_turn(tx, lease, turn_id, agent_id)
+    except TurnOver:
+        return _pass_over(tx, lease, turn_id, agent_id, spent, policy)
     for text in partial:
         assert text.opened is not None
         close_item(session, text.opened, text.data, status="incomplete", private=text.private)
@@ -165,22 +204,36 @@ def abandon_step(
     close_torn_items(session, turn)
     turn = charge(session, turn, spent, tool_calls=0)
     release(session)
-    return pass_boundary(session, turn, ending=failure, call_timeout_us=call_timeout_us)
+    return pass_boundary(session, turn.agent_id, turn, ending=failure, policy=policy, goes_on=goes_on)
 
 
-def charge_call(tx: Tx, lease: Lease, turn_id: str, spent: Spent) -> tuple[TurnRow, Tally]:
+def _pass_over(
+    tx: Tx, lease: Lease, turn_id: str, agent_id: str | None, spent: Spent, policy: Policy
+) -> Boundary:
+    """Somebody ended the turn while its step was under way: what that cost is counted all the same."""
+    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    count_after_turn(session, turn_id, spent.calls, spent.active_us, agent_id)
+    release(session)
+    agent_id = agent_id or session.root
+    return pass_boundary(session, agent_id, session.turn(agent_id), policy=policy)
+
+
+def charge_call(
+    tx: Tx, lease: Lease, turn_id: str, spent: Spent, agent_id: str | None = None
+) -> tuple[TurnRow, Tally]:
     """Charge the running turn with a call that showed nothing and is made again.
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
+        TurnOver: somebody ended the turn.
     """
-    session, turn = lock_turn(tx, lease, turn_id)
+    session, turn = lock_turn(tx, lease, turn_id, agent_id)
     turn = charge(session, turn, spent, tool_calls=0)
     session.save()
     return turn, Tally.of(session.row)
 
 
-def charge_beside(tx: Tx, session_id: str, turn_id: str, spent: Spent) -> bool:
+def charge_beside(tx: Tx, session_id: str, turn_id: str, spent: Spent, agent_id: str | None = None) -> bool:
     """Charge a session with a call that was made beside its steps; False when it is gone.
 
     Nothing is asked of the caller's lease: what was spent is counted, whoever owns the session now.
@@ -189,27 +242,30 @@ def charge_beside(tx: Tx, session_id: str, turn_id: str, spent: Spent) -> bool:
         session = LockedSession.lock(tx, session_id)
     except SessionGone:
         return False
-    turn = session.turn()
+    turn = session.turn(agent_id)
     if turn is not None and turn.id == turn_id:
         turn = charge(session, turn, spent, tool_calls=0)
         if any(call.outcome == "ok" and call.usage is None for call in spent.calls):
             session.update_turn(turn, usage=None, usage_unknown=True)
     else:
-        count_after_turn(session, turn_id, spent.calls, spent.active_us)
+        count_after_turn(session, turn_id, spent.calls, spent.active_us, agent_id)
     session.save()
     return True
 
 
-def lock_turn(tx: Tx, lease: Lease, turn_id: str) -> tuple[LockedSession, TurnRow]:
-    """The lease's session under its lock, with its running turn.
+def lock_turn(
+    tx: Tx, lease: Lease, turn_id: str, agent_id: str | None = None
+) -> tuple[LockedSession, TurnRow]:
+    """The lease's session under its lock, with the running turn of an agent (default: the root).
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
+        TurnOver: the turn has ended.
     """
     session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
-    turn = session.turn()
-    assert turn is not None
-    assert turn.id == turn_id
+    turn = session.turn(agent_id)
+    if turn is None or turn.id != turn_id:
+        raise TurnOver(turn_id)
     return session, turn
 
 

@@ -99,6 +99,9 @@ sessions = Table(
     Column("open_calls", Integer, nullable=False),
     # The unfinished root turn, if there is one.
     Column("turn_id", Id, nullable=True),
+    # How many subagents there are, closed ones included, and how many of them have an unfinished turn.
+    Column("subagents", Integer, nullable=False, server_default="0"),
+    Column("subagents_running", Integer, nullable=False, server_default="0"),
     # When a sweep must look at the session again (deadlines); null when nothing is timed.
     Column("wake_at", BigInteger, nullable=True),
     Column("deleted_us", BigInteger, nullable=True),
@@ -262,6 +265,55 @@ inbox = Table(
     Column("payload", JSON, nullable=False),
     Column("accepted_us", BigInteger, nullable=False),
     PrimaryKeyConstraint("session_id", "pos"),
+)
+
+# Agents that agents of the session created. They have turns, items, input and compactions of their own,
+# under their own id; a closed one stays listed.
+subagents = Table(
+    "subagents",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("pos", BigInteger, nullable=False),
+    Column("id", Id, nullable=False, unique=True),
+    # The root agent or another subagent, and how far below the root this one is: its children are at 1.
+    Column("parent_agent_id", Id, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("name", JSON, nullable=False),
+    # What it was created for, as content of the protocol.
+    Column("instructions", JSON, nullable=False),
+    # active or closed; whether it runs is told by its unfinished turn.
+    Column("status", String(12), nullable=False),
+    Column("opened_us", BigInteger, nullable=False),
+    Column("closed_us", BigInteger, nullable=True),
+    Column("turn_id", Id, nullable=True),
+    PrimaryKeyConstraint("session_id", "pos"),
+)
+
+# What an agent waits for: one row for each wait_for_subagents_call that is in progress.
+waits = Table(
+    "waits",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    Column("item_id", Id, nullable=False),
+    Column("agent_id", Id, nullable=False),
+    # The ids of the subagents, and whether all of them have to rest or any of them.
+    Column("targets", JSON, nullable=False),
+    Column("for_any", Boolean, nullable=False),
+    Column("deadline_us", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session_id", "item_id"),
+)
+
+# Large texts that rows of the session refer to, once each.
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("session_id", Id, nullable=False),
+    # SHA-256 of `data`, in hexadecimal.
+    Column("digest", Id, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    # UTF-8, with lone surrogates encoded as they are.
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("session_id", "digest"),
 )
 
 # What the model is shown in place of an agent's oldest items, which stay as they are. The newest row

@@ -22,8 +22,8 @@ from sqlalchemy.engine import make_url
 
 from perdure.harness.deps import Deps
 from perdure.store.connections import POSTGRES_TRANSPORT, postgres_text
-from perdure.store.engine import StoreError
-from perdure.store.handover import cancels_among, hand_back
+from perdure.store.engine import StoreError, now_us
+from perdure.store.handover import arrivals_among, hand_back
 from perdure.store.stuck import end_stuck
 from perdure.store.workers import forget_workers
 from perdure.work.cleaning import alone, clean
@@ -103,7 +103,7 @@ class PostgresWork:
             jitter=0.2,
             at_once=True,
         )
-        self._watch = Sweep("watch for cancels", WATCH_SECONDS, Chore(1, self._see_cancels))
+        self._watch = Sweep("watch for arrivals", WATCH_SECONDS, Chore(1, self._see_arrivals))
         for noisy in ("procrastinate", "psycopg.pool"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
 
@@ -292,11 +292,11 @@ class PostgresWork:
         await alone(store, forget_workers, self._lease_us, int(age * 1e6))
         await alone(store, prune_queue, age)
 
-    async def _see_cancels(self) -> None:
-        """Let runs of this process see the cancels that other processes accepted."""
+    async def _see_arrivals(self) -> None:
+        """Let runs of this process see what other processes accepted while no step of theirs would."""
         running = self._runner.sessions()
         if running:
-            for session_id in await self._deps.store.read(cancels_among, list(running)):
+            for session_id in await self._deps.store.read(arrivals_among, list(running), now_us()):
                 self._runner.look(session_id)
 
     def _seen(self) -> Seen | None:

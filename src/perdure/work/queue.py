@@ -54,7 +54,8 @@ _LOST = text(
     SELECT s.id FROM sessions s
     WHERE s.deleted_us IS NULL AND s.status <> 'failed'
         AND ((s.turn_id IS NOT NULL AND s.status <> 'requires_action')
-            OR EXISTS (SELECT FROM inbox i WHERE i.session_id = s.id
+            OR s.subagents_running > 0
+            OR EXISTS (SELECT FROM inbox i WHERE i.session_id = s.id AND i.kind <> 'report'
                 AND (i.kind <> 'message' OR s.turn_id IS NULL)))
         AND (s.owner IS NULL OR s.owner <> ALL(:live) OR (s.owner = :own AND s.id <> ALL(:running)))
         AND {_NO_JOB}
