@@ -1,4 +1,4 @@
-"""The life of a session in seven acts, on a real perdure server: no key, no network, a few seconds.
+"""The life of a session in eight acts, on a real perdure server: no key, no network, a few seconds.
 
     python examples/demo.py
 
@@ -31,13 +31,14 @@ from story.recovery import lose_and_recover_a_stream
 from story.repair import refuse_a_bad_argument
 from story.server import Server, ServerFailed, running_server
 from story.stage import ClaimBroken, Stage
+from story.three_at_once import compare_with_subagents
 
 SETTINGS = Path(__file__).parent / "settings.toml"
 LONGEST_SECONDS = 120
 
 
 def play(stage: Stage, server: Server) -> None:
-    """All acts in one session, against a running server."""
+    """All acts, most of them in one session, against a running server."""
     stage.act("The server", "One process with everything in one directory. No account, no key of a provider.")
     stage.tell(f"perdure serve, process {server.process_id}, listens on {server.url}")
     stage.tell(f"It made an API key at its first start: {server.api_key[:12]}… in {server.key_file}")
@@ -65,6 +66,9 @@ def play(stage: Stage, server: Server) -> None:
     server.start()
     with server.client() as client:
         see_the_turn_end(client, stage, server, session_id, seen)
+
+        stage.act("Three at once", "Subagents share the work on one order, beside each other.")
+        compare_with_subagents(client, stage)
 
         stage.act("The chain of ids", "What happened, from the lists of the API.")
         show_the_chain(client, stage, session_id)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from openai.types.beta.agent_content import AgentContent
 from openai.types.beta.agent_output_item import AgentOutputItem
 from openai.types.beta.agent_session_assistant_message import AgentSessionAssistantMessage
 from openai.types.beta.agent_session_event import AgentSessionEvent
@@ -28,8 +30,16 @@ def describe_item(item: Item) -> str:
             return f"function_call ({item.status}) {item.name} {json.dumps(item.arguments)}"
         case "function_call_output":
             return f"function_call_output ({item.status}) {item.error or item.output}"
+        case "create_subagent_call":
+            return f"create_subagent_call ({item.status}) {_said(item.content)}"
+        case "agent_message":
+            return f"agent_message from {item.sender_agent_id}: {_said(item.content)}"
         case _:
             return item.type
+
+
+def _said(content: Sequence[AgentContent]) -> str:
+    return "".join(part.text for part in content if part.type == "output_text")
 
 
 def describe_event(event: AgentSessionEvent) -> str | None:
@@ -49,5 +59,7 @@ def describe_event(event: AgentSessionEvent) -> str | None:
             return f"{name} {event.turn_id}"
         case "agent.session.turn.failed" | "agent.session.turn.cancelled" | "agent.session.failed" | "error":
             return f"{name} {event.to_json(indent=None)}"
+        case "agent.session.subagent.created":
+            return f"{name} {event.subagent.id} '{event.subagent.name}'"
         case _:
             return None

@@ -19,7 +19,7 @@ from tests.crash.witness import Json
 from .installation import Cluster, Part
 
 T = TypeVar("T")
-TABLES = ("sessions", "turns", "items", "calls", "events", "inbox")
+TABLES = ("sessions", "turns", "items", "calls", "events", "inbox", "model_calls", "compactions")
 UNAVAILABLE = 503
 
 

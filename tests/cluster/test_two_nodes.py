@@ -74,9 +74,10 @@ class Nodes:
 
 
 @asynccontextmanager
-async def nodes_of(cluster: Cluster) -> AsyncIterator[Nodes]:
-    """Clients of a started cluster; all of its sessions are checked in the end."""
-    cluster.start()
+async def nodes_of(cluster: Cluster, *, start: bool = True) -> AsyncIterator[Nodes]:
+    """Clients of a cluster, which is started for them; all of its sessions are checked in the end."""
+    if start:
+        cluster.start()
     clients = [
         httpx2.AsyncClient(
             base_url=node.base_url,

@@ -56,6 +56,30 @@ def test_only_openais_own_hosts_are_taken_to_speak_responses(base_url: str, prot
     assert provider.base_url == base_url.rstrip("/")
 
 
+@pytest.mark.parametrize(
+    ("fields", "compacts"),
+    [
+        ({"protocol": "responses"}, True),
+        ({"protocol": "responses", "base_url": "https://eu.api.openai.com/v1"}, True),
+        ({"protocol": "responses", "base_url": "https://api.openai.com.example.net/v1"}, False),
+        ({"protocol": "responses", "base_url": "http://127.0.0.1:8000/v1"}, False),
+        ({"protocol": "responses", "base_url": "http://127.0.0.1:8000/v1", "compaction": "native"}, True),
+        ({"protocol": "responses", "compaction": "summary"}, False),
+        ({"protocol": "chat", "base_url": "https://api.openai.com/v1"}, False),
+        ({"protocol": "anthropic", "compaction": "summary"}, False),
+    ],
+)
+def test_only_openai_is_taken_to_compact_itself(fields: dict[str, str], compacts: bool) -> None:
+    provider = ProviderSettings.model_validate({"name": "p", **fields})
+    assert provider.compacts is compacts
+
+
+def test_no_other_protocol_has_a_native_compaction(tmp_path: Path) -> None:
+    table = '[[provider]]\nname = "a"\nprotocol = "anthropic"\ncompaction = "native"\n'
+    with pytest.raises(ConfigError, match='only with protocol = "responses"'):
+        load({}, table, tmp_path)
+
+
 def test_a_foreign_openai_address_takes_every_name_but_the_scripted_one() -> None:
     settings = load(
         {

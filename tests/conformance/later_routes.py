@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from .sdk_routes import Route
 
-SUBAGENTS = "needs subagents"
 ARTIFACTS = "needs an environment that publishes files"
 TRACES = "needs recorded spans of a turn"
 ENVIRONMENTS = "needs an executable environment"
@@ -17,7 +16,6 @@ VAULTS = "needs secrets that tools can use"
 WEBHOOKS = "needs outgoing deliveries"
 
 SESSION = "/agents/sessions/{}"
-SUBAGENT = f"{SESSION}/subagents/{{}}"
 ARTIFACT = f"{SESSION}/artifacts/{{}}"
 ENVIRONMENT = "/agents/environments/{}"
 TEMPLATES = "/agents/environments/templates"
@@ -26,12 +24,6 @@ VAULT = "/vaults/{}"
 WEBHOOK = "/webhook_endpoints/{}"
 
 LATER: dict[Route, str] = {
-    ("GET", f"{SESSION}/subagents"): SUBAGENTS,
-    ("GET", SUBAGENT): SUBAGENTS,
-    ("GET", f"{SUBAGENT}/items"): SUBAGENTS,
-    ("GET", f"{SUBAGENT}/turns"): SUBAGENTS,
-    ("GET", f"{SUBAGENT}/turns/{{}}"): SUBAGENTS,
-    ("GET", f"{SUBAGENT}/turns/{{}}/items"): SUBAGENTS,
     ("GET", f"{SESSION}/artifacts"): ARTIFACTS,
     ("GET", ARTIFACT): ARTIFACTS,
     ("GET", f"{ARTIFACT}/content"): ARTIFACTS,

@@ -292,7 +292,69 @@ answer = [{ text = "TEXT", delta_size = 64, pause = 0.005 }]
 """.replace("TEXT", "".join(f"{number:07d} " for number in range(1024)))
 """8 KiB of text, spoken over more than half a second."""
 
+CREW = """
+[[rule]]
+when = { agent = "?*", user_matches = "^gate (?P<gate>[a-z0-9-]+)$" }
+answer = [{ chunks = ["Before, ", { wait_for_file = "gates/{gate}" }, "after."] }]
+usage = { input_tokens = 30, output_tokens = 3 }
+
+[[rule]]
+when = { agent = "?*" }
+answer = [{ text = "I look.", phase = "commentary" }, { text = "I was told: {user}" }]
+usage = { input_tokens = 30, output_tokens = 3 }
+
+[[rule]]
+when = { user_matches = "^ask (?P<task>.+)$", call_count = 0 }
+answer = [{ call = "create_subagent", arguments = { task = "{task}", name = "scout" } }]
+usage = { input_tokens = 10, output_tokens = 1 }
+
+[[rule]]
+when = { context_contains = "ask ", call_count = 1 }
+answer = [{ call = "wait_for_subagents", arguments = { agent_ids = ["scout"] } }]
+usage = { input_tokens = 10, output_tokens = 1 }
+
+[[rule]]
+when = { user_matches = "^leave (?P<task>.+)$", call_count = 0 }
+answer = [{ call = "create_subagent", arguments = { task = "{task}", name = "scout" } }]
+
+[[rule]]
+when = { context_contains = "three rounds", call_count = 0 }
+answer = [
+    { call = "create_subagent", arguments = { task = "Look.", name = "one" } },
+    { call = "create_subagent", arguments = { task = "Look.", name = "two" } },
+    { call = "create_subagent", arguments = { task = "Look.", name = "three" } },
+    { call = "wait_for_subagents", arguments = {} },
+]
+
+[[rule]]
+when = { context_contains = "three rounds", call_count = { min = 4, max = 6 } }
+answer = [
+    { call = "send_subagent_input", arguments = { agent_id = "one", input = "Again." } },
+    { call = "wait_for_subagents", arguments = {} },
+]
+
+[[rule]]
+when = { context_contains = "open and closed", call_count = 0 }
+answer = [
+    { call = "create_subagent", arguments = { task = "Look.", name = "scout" } },
+    { call = "wait_for_subagents", arguments = {} },
+]
+
+[[rule]]
+when = { context_contains = "open and closed", call_count = 2 }
+answer = [
+    { call = "close_subagent", arguments = { agent_id = "scout" } },
+    { call = "resume_subagent", arguments = { agent_id = "scout" } },
+    { call = "close_subagent", arguments = { agent_id = "scout" } },
+]
+
+[otherwise]
+answer = [{ text = "That is all." }]
+usage = { input_tokens = 10, output_tokens = 1 }
+"""
+
 MODELS = {
+    "crew": CREW,
     "greeter": GREETER,
     "echo": ECHO,
     "silent-about-usage": SILENT_ABOUT_USAGE,

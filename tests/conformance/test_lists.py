@@ -29,8 +29,20 @@ def talk(server: Any) -> Iterator[Any]:
         yield session
 
 
-@pytest.fixture(params=["items", "turns", "turn items", "sessions", "agents"])
-def listing(request: pytest.FixtureRequest, client: OpenAI, talk: Any) -> str:
+@pytest.fixture(scope="module")
+def crew(server: Any) -> Iterator[Any]:
+    """A session with three subagents, the first of which has several turns, each with several items."""
+    with make_client(server) as client:
+        yield create_idle(client, "crew", "Do three rounds.", multi_agent={"enabled": True})
+
+
+@pytest.fixture(
+    params=[
+        *("items", "turns", "turn items", "sessions", "agents"),
+        *("subagents", "subagent items", "subagent turns", "subagent turn items"),
+    ]
+)
+def listing(request: pytest.FixtureRequest, client: OpenAI, talk: Any, crew: Any) -> str:
     """Path of a list that has at least three entries and does not change during a test."""
     match request.param:
         case "items":
@@ -47,6 +59,16 @@ def listing(request: pytest.FixtureRequest, client: OpenAI, talk: Any) -> str:
                 )
                 until_status(client, made.id, "idle")
             return f"/agents/sessions?agent_id={agent.id}"
+        case "subagents":
+            return f"/agents/sessions/{crew.id}/subagents"
+        case "subagent items" | "subagent turns" | "subagent turn items":
+            subagents = client.beta.agents.sessions.subagents
+            first = next(iter(subagents.list(crew.id, order="asc"))).id
+            below = f"/agents/sessions/{crew.id}/subagents/{first}"
+            if request.param == "subagent turn items":
+                turn = next(iter(subagents.turns.list(first, session_id=crew.id, order="asc")))
+                return f"{below}/turns/{turn.id}/items"
+            return f"{below}/{request.param.removeprefix('subagent ')}"
         case _:
             for _ in range(3):
                 client.beta.agents.create(model="echo")

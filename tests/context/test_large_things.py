@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,6 @@ pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 FIVE = 5 * MIB
-PAGE_CACHE = 4 * MIB
-"""What the database keeps of its file, however large that is; it may be empty when the test begins."""
 WIDE = {"context_window": 200_000}
 
 
@@ -34,6 +34,15 @@ def peak(desk: Desk) -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
+def stored(desk: Desk) -> int:
+    """The size of the database, in bytes."""
+    with closing(sqlite3.connect(f"file:{desk.server.data_dir}/perdure.db?mode=ro", uri=True)) as database:
+        pages, size = (
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
+    return int(pages * size)
+
+
 def forget_peak(desk: Desk) -> None:
     Path(f"/proc/{desk.server.pid}/clear_refs").write_text("5")
 
@@ -47,12 +56,13 @@ def test_a_result_of_five_megabytes_costs_less_than_five_times_its_size(desks: D
     desk.say(warm, "Look up A-1.", lambda _: text)
     session_id = desk.open("Hello.")
     forget_peak(desk)
-    before = peak(desk)
+    before, size = peak(desk), stored(desk)
     desk.office.look_up("A-2", "I have read the log.")
     told = desk.say(session_id, "Look up A-2.", lambda _: text)
     assert told.turn.status == "completed"
     grown = peak(desk) - before
-    assert grown - PAGE_CACHE < 5 * len(text), f"{grown / len(text):.1f} times the payload"
+    assert grown < 5 * len(text), f"{grown / len(text):.1f} times the payload"
+    assert stored(desk) - size < 1.1 * len(text), "it is stored once"
     assert max(map(len, desk.office.requests)) < 300_000
     outputs = [item.output for item in desk.items(session_id) if item.type == "function_call_output"]
     assert outputs[-1] == text
@@ -135,8 +145,12 @@ def test_forty_screenshots_are_sent_within_their_budget(desks: Desks) -> None:
     settings = '[context]\nimages = 10\nimage_bytes = "1 MiB"\n'
     desk = desks(settings=settings, table=WIDE, context_window=2_000_000, max_body=3 * MIB)
     session_id = desk.open("Hello.")
+    sizes = [stored(desk)]
     for number in range(40):
         send_screenshot(desk, session_id, number, 100_000)
+        sizes.append(stored(desk))
+    assert sizes[40] - sizes[20] < 1.05 * (sizes[20] - sizes[0]), "a turn stores as much as the one before it"
+    assert sizes[40] - sizes[0] < 1.2 * 40 * len(png(0, 100_000))
     assert desk.office.provider.overflows == 0
     last = desk.office.requests[-1]
     shown = images_in(last)
@@ -149,12 +163,16 @@ def test_forty_screenshots_are_sent_within_their_budget(desks: Desks) -> None:
     assert [output[1].image_url for output in outputs] == [png(n, 100_000) for n in range(40)]
 
 
-def test_the_same_image_is_sent_once(desks: Desks) -> None:
+def test_the_same_image_is_sent_once_and_stored_once(desks: Desks) -> None:
     desk = desks(table=WIDE, context_window=2_000_000)
     session_id = desk.open("Hello.")
+    before = stored(desk)
     for _ in range(3):
-        send_screenshot(desk, session_id, 7, 10_000)
-    assert images_in(desk.office.requests[-1]) == [png(7, 10_000)]
+        send_screenshot(desk, session_id, 7, 500_000)
+    assert images_in(desk.office.requests[-1]) == [png(7, 500_000)]
+    assert stored(desk) - before < 1.2 * len(png(7, 500_000))
+    outputs = [item.output for item in desk.items(session_id) if item.type == "function_call_output"]
+    assert [output[1].image_url for output in outputs] == [png(7, 500_000)] * 3
     assert desk.office.requests[-1].count("the same image is shown above") == 2
 
 

@@ -13,7 +13,7 @@ from tests.providers.chat import ChatProvider
 from tests.providers.responses import ResponsesProvider
 
 from .conftest import Desk, Desks
-from .office import DEADLINE, NOTE, WINDOW, Office
+from .office import NOTE, WINDOW, Office
 from .test_cost_of_summaries import ask, settled
 from .test_while_compacting import ASYNC, LONG, message, until, users
 
@@ -24,6 +24,7 @@ NATIVE_NOTE = "was compacted; this note adds to what is left of it"
 OPENING = "I am the shop. Order A-1042 is in dispute."
 PINS = {"perdure.pin.disputed_order": "A-1042", "perdure.pin.refund_policy": "no refund above 100"}
 LONG_ANSWER = "The parcel was opened, weighed and closed again by hand. " * 12
+NOTE_START = "[Note from the server."
 FORGOTTEN = "could not be verified"
 
 
@@ -44,6 +45,14 @@ def talk(desk: Desk, turns: int, session_id: str | None = None, **options: Any) 
     return session_id
 
 
+def compacted(desk: Desk) -> str:
+    """A session that has been compacted once."""
+    session_id = talk(desk, 20)
+    while not compactions(desk, session_id):
+        talk(desk, 1, session_id)
+    return session_id
+
+
 def items_of(body: str) -> list[Any]:
     entries = json.loads(body)["input"]
     assert isinstance(entries, list)
@@ -52,6 +61,11 @@ def items_of(body: str) -> list[Any]:
 
 def kinds_of(body: str) -> list[str]:
     return [entry["type"] for entry in items_of(body)]
+
+
+def said_in(body: str) -> list[str]:
+    said = [item for item in items_of(body) if item["type"] == "message" and item["role"] == "user"]
+    return [item["content"][0]["text"] for item in said]
 
 
 def first_compacted(desk: Desk) -> int:
@@ -96,10 +110,10 @@ def test_a_long_session_stays_below_the_window(desks: Desks) -> None:
 
 def test_it_costs_what_it_costs_and_is_seen_by_nobody_else(desks: Desks) -> None:
     desk = desks(table=NATIVE)
-    session_id = talk(desk, 40)
+    session_id = compacted(desk)
     (compaction,) = compactions(desk, session_id)
     assert compaction["method"] == "native"
-    assert 'The user said: "How is order B-0?"' in compaction["summary"]
+    assert 'The user said: "How is order B-' in compaction["summary"]
     seen = desk.context(session_id)
     assert seen["entries"][0]["role"] == "server"
     assert "its own model alone" in seen["entries"][0]["text"]
@@ -125,7 +139,7 @@ def test_it_costs_what_it_costs_and_is_seen_by_nobody_else(desks: Desks) -> None
 
 def test_a_new_process_sends_the_same(desks: Desks) -> None:
     desk = desks(table=NATIVE)
-    session_id = talk(desk, 40)
+    session_id = compacted(desk)
     before = items_of(desk.office.requests[-1])
     desk.server.restart()
     desk.client.base_url = desk.server.base_url  # type: ignore[assignment]
@@ -136,14 +150,14 @@ def test_a_new_process_sends_the_same(desks: Desks) -> None:
 
 def test_another_model_is_told_in_words_and_the_first_one_reads_on(desks: Desks) -> None:
     desk = desks(table=NATIVE)
-    session_id = talk(desk, 40)
+    session_id = compacted(desk)
     desk.sessions.update(session_id, agent={"model": "fake-other"})
     assert desk.say(session_id, "Who are you?").turn.status == "completed"
     body = desk.office.requests[-1]
     assert "compaction" not in kinds_of(body)
     assert NOTE in body
     assert NATIVE_NOTE not in body
-    assert 'The user said: \\"How is order B-0?\\"' in body
+    assert 'The user said: \\"How is order B-' in body
     assert "A-1042 (pinned by the application)" in body
     desk.sessions.update(session_id, agent={"model": "fake"})
     assert desk.say(session_id, "And you?").turn.status == "completed"
@@ -155,7 +169,7 @@ def test_another_protocol_is_told_in_words_and_goes_on_for_long(desks: Desks) ->
     with Office(ChatProvider(context_window=WINDOW)) as other:
         table = other.table().replace('"fake"', '"chat"').replace("fake*", "chat*")
         desk = desks(table=NATIVE, settings=table)
-        session_id = talk(desk, 40)
+        session_id = compacted(desk)
         desk.sessions.update(session_id, agent={"model": "chat-1"})
         desk.say(session_id, "Who are you?")
         assert NOTE in other.requests[-1]
@@ -218,7 +232,7 @@ def test_what_the_user_said_at_length_is_summarised_at_once(desks: Desks) -> Non
 
 def test_a_provider_that_lost_its_keys_does_not_end_the_session(desks: Desks) -> None:
     desk = desks(table=NATIVE)
-    session_id = talk(desk, 40)
+    session_id = compacted(desk)
     provider = provider_of(desk)
     provider.forget()
     told = desk.say(session_id, "Where were we?")
@@ -227,7 +241,7 @@ def test_a_provider_that_lost_its_keys_does_not_end_the_session(desks: Desks) ->
     assert len(provider.violations) == 1
     provider.violations.clear()
     body = desk.office.requests[-1]
-    assert 'The user said: \\"How is order B-0?\\"' in body
+    assert 'The user said: \\"How is order B-' in body
     assert NATIVE_NOTE in body
     # It compacts again what it can read.
     talk(desk, 40, session_id)
@@ -248,15 +262,13 @@ def release(desk: Desk) -> None:
     desk.office.loop.call_soon_threadsafe(held.set)
 
 
-def until_asked(desk: Desk, session_id: str) -> None:
-    until(desk, session_id, lambda _: len(provider_of(desk).compactions) > 0)
-
-
 def test_beside_the_turns_it_works_the_same(desks: Desks) -> None:
     desk = desks(table=NATIVE)
     hold(desk)
-    session_id = talk(desk, 26, agent=ASYNC)
-    until_asked(desk, session_id)
+    session_id = desk.open(OPENING, metadata=PINS, agent=ASYNC)
+    while not provider_of(desk).compactions:
+        # It is begun a few turns before one would have to wait for it.
+        talk(desk, 1, session_id)
     assert compactions(desk, session_id) == []
     assert all("compaction" not in kinds_of(body) for body in desk.office.requests)
     release(desk)
@@ -265,10 +277,11 @@ def test_beside_the_turns_it_works_the_same(desks: Desks) -> None:
     assert {each["method"] for each in compactions(desk, session_id)} == {"native"}
     assert desk.office.summaries == []
     assert provider_of(desk).overflows == 0
-    first = provider_of(desk).compactions[0].body["input"]
-    body = desk.office.requests[first_compacted(desk)]
-    said = [text for text in users(desk, session_id) if text not in json.dumps(first)]
-    assert all(text in body for text in said[:2]), "what came meanwhile is shown as it was"
+    # Each request before was a turn's, and this one has what was said in all of them.
+    number = first_compacted(desk)
+    assert [text for text in said_in(desk.office.requests[number]) if not text.startswith(NOTE_START)] == (
+        users(desk, session_id)[: number + 1]
+    )
 
 
 def test_a_cancel_interrupts_it(desks: Desks) -> None:
@@ -318,4 +331,3 @@ def test_a_ceiling_counts_it(desks: Desks) -> None:
             break
     assert provider_of(desk).compactions == []
     assert {each["method"] for each in compactions(desk, session_id)} == {"trim"}
-    assert DEADLINE > 0

@@ -25,11 +25,13 @@ PAUSE = 0.02
 KILLED = -9
 
 
-def write_config(home: Path, model: Model, settings: str = SETTINGS) -> Path:
-    """The settings file of a server that uses the model; `home` is made."""
+def write_config(
+    home: Path, model: Model, settings: str = SETTINGS, table: Callable[[str], str] = provider_table
+) -> Path:
+    """The settings file of a server that uses the model; `home` is made. `table` is the provider's."""
     home.mkdir(parents=True, exist_ok=True)
     config = home / "perdure.toml"
-    config.write_text(settings + provider_table(model.provider.base_url), "utf-8")
+    config.write_text(settings + table(model.provider.base_url), "utf-8")
     return config
 
 
@@ -148,7 +150,7 @@ class Drive:
                 self._bury()
                 self._start()
 
-    def create(self, text: str, **agent: Any) -> str:
+    def create(self, text: str, *, metadata: dict[str, str] | None = None, **agent: Any) -> str:
         """Create the session."""
         headers = {"Idempotency-Key": self._key()}
         created = self.call(
@@ -156,6 +158,7 @@ class Drive:
                 agent=agent,  # type: ignore[arg-type]
                 environment={"type": "none"},
                 input=text,
+                metadata=metadata or {},
                 extra_headers=headers,
             )
         )

@@ -1,4 +1,4 @@
-"""The demo as its reader runs it: it starts a server, plays seven acts and leaves nothing behind."""
+"""The demo as its reader runs it: it starts a server, plays eight acts and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ ACTS = [
     "4. A bad argument",
     "5. A lost connection",
     "6. A killed server",
-    "7. The chain of ids",
+    "7. Three at once",
+    "8. The chain of ids",
 ]
 
 
@@ -102,7 +103,7 @@ def test_every_claim_of_the_demo_holds(kept: tuple[subprocess.CompletedProcess[s
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in ACTS] == ACTS
     assert "✗" not in done.stdout
-    assert re.search(r"^23 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^28 claims, all of them true, in \d+\.\d s\.$", done.stdout, re.MULTILINE)
 
 
 def test_the_demo_shows_events_calls_and_the_chain(
@@ -120,6 +121,8 @@ def test_the_demo_shows_events_calls_and_the_chain(
         r"☠ kill -9 \d+\n",
         r"  · assistant \(incomplete\): Dear customer, we have looked up your order B-2077",
         rf"└── turn turn_{identifier}\n    ├── user: Write a letter about B-2077\.",
+        rf"← subagent.created sub_{identifier} 'invoice'",
+        rf"agent_message from sub_{identifier}: 5 lamps were billed",
         rf"fco_{identifier}  call_{identifier}",
     ):
         assert re.search(pattern, printed), f"{pattern} is not in\n{printed}"
@@ -183,7 +186,7 @@ def test_help_says_what_the_demo_does(tmp_path: Path) -> None:
     done = run_demo(tmp_path, "--help")
     assert done.returncode == 0
     assert "--keep" in done.stdout
-    assert "seven acts" in done.stdout
+    assert "eight acts" in done.stdout
 
 
 def order_desk(*arguments: str, **environ: str) -> str:

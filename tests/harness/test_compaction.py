@@ -16,10 +16,10 @@ from perdure.harness.cuts import cut_places, find_cut, is_request
 from perdure.harness.entries import Shape, Shown, make_entries
 from perdure.harness.excerpts import byte_size, byte_slice, clip, excerpt
 from perdure.harness.facts import gather_facts, pin_paths, pinned_facts
-from perdure.harness.notes import compaction_note, shown_facts
+from perdure.harness.notes import compaction_note, kept_compaction, note_entries, shown_facts
 from perdure.harness.outline import outline
 from perdure.harness.room import Room, Windows
-from perdure.harness.tokens import Gauge, text_tokens
+from perdure.harness.tokens import FRAME, Gauge, entry_tokens, text_tokens
 from perdure.models.capabilities import known_capabilities, window_named
 from perdure.models.errors import ModelError
 from perdure.models.messages import Capabilities, ModelRequest, ServerNote, TextPart, UserMessage
@@ -321,3 +321,33 @@ def test_images_leave_in_batches_and_the_newest_one_stays() -> None:
         counts.append(sum(not isinstance(entry.content[0], TextPart) for entry in shown))
         assert not isinstance(shown[-1].content[0], TextPart)
     assert counts == [1, 2, 3, 4, 2, 3, 4, 2, 3, 4, 2, 3]
+
+
+def test_what_a_provider_compacted_is_for_its_own_model_and_an_outline_for_others() -> None:
+    kept = {"provider": "p", "model": "m", "data": {"id": "cmp_1", "items": []}, "tokens": 70, "kept": 30}
+    compaction = note_of(native=kept, requests=[{"text": "refund it", "status": "completed"}])
+    own, rest = note_entries(compaction, {"order": "A-1042"}, 100, ("p", "m"))
+    assert own.compacted is not None
+    assert kept_compaction(own.compacted) == kept
+    assert entry_tokens(own) == 70 + FRAME
+    (part,) = rest.content
+    assert isinstance(part, TextPart)
+    assert "They spoke." not in part.text
+    assert '- "refund it" (completed)' in part.text
+    assert "A-1042" in part.text
+    for other in (("p", "m2"), ("q", "m")):
+        (told,) = note_entries(compaction, {"order": "A-1042"}, 100, other)
+        assert told == ServerNote((TextPart(compaction_note(compaction, {"order": "A-1042"}, 100)),))
+        assert "They spoke." in str(told)
+
+
+def test_a_conversation_that_is_switched_between_models_shows_each_what_it_can_read() -> None:
+    kept = {"provider": "p", "model": "m", "data": {"id": "cmp_1", "items": []}, "tokens": 70, "kept": 30}
+    history = History()
+    history.user("new", "t1")
+    conversation = Conversation(history.rows, note_of(through=0, native=kept))
+    own = conversation.entries("p", "m", "t1", 1000)
+    size = conversation.estimate
+    assert len(own) == len(conversation.entries("q", "m", "t1", 1000)) + 1
+    assert conversation.estimate != size
+    assert conversation.entries("p", "m", "t1", 1000) == own

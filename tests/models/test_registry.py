@@ -158,3 +158,11 @@ def test_a_scripted_server_loads_no_http_client() -> None:
         "assert 'aiohttp' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_model_is_known_to_compact_by_its_provider() -> None:
+    at_openai = provider("openai", "gpt-*", protocol="responses")
+    elsewhere = provider("rest", protocol="responses", base_url="http://127.0.0.1:1/v1")
+    models = registry(at_openai, elsewhere)
+    assert models.resolve("gpt-5").capabilities.compacts
+    assert not models.resolve("other").capabilities.compacts

@@ -11,8 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
-from tests.providers.rules import Violation, check, check_choice, check_id, check_name, check_object
+from tests.providers.rules import (
+    Violation,
+    check,
+    check_choice,
+    check_id,
+    check_name,
+    check_newest_draft,
+    check_object,
+    is_reachable,
+    is_readable,
+    kind_of,
+)
 
 FIELDS = {
     *("model", "messages", "max_tokens", "stream", "system", "tools", "tool_choice", "thinking"),
@@ -178,6 +188,9 @@ def _check_tools(body: Mapping[str, Any]) -> None:
         _check_input_schema(tool["input_schema"], f"{where}.custom.input_schema")
     choice = body.get("tool_choice", {"type": "auto"})
     check_choice(choice.get("type"), ("auto", "any", "none", "tool"), "tool_choice.type")
+    alone = set() if choice["type"] == "none" else {"disable_parallel_tool_use"}
+    check_object(choice, "tool_choice", required={"type"}, optional=alone)
+    check(isinstance(choice.get("disable_parallel_tool_use", True), bool), "Input should be a valid boolean")
     if "tool_choice" in body:
         check(tools, "tool_choice may only be specified while providing tools", "tool_choice")
         thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
@@ -193,13 +206,25 @@ def _check_input_schema(schema: Any, where: str) -> None:
     check(schema.get("type") == "object", "Input should be 'object'", f"{where}.type")
     unions = {"oneOf", "allOf", "anyOf"} & schema.keys()
     check(not unions, "input_schema does not support oneOf, allOf, or anyOf at the top level", where)
-    check(jsonschema_rs.meta.is_valid(schema), "JSON schema is invalid. It must match JSON Schema", where)
-    for key in schema.get("properties", {}):
-        check(
-            PROPERTY.fullmatch(key),
-            "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'",
-            f"{where}.properties",
-        )
+    check_newest_draft(schema, "JSON schema is invalid", where)
+    _check_properties(schema, where)
+
+
+def _check_properties(schema: Any, where: str) -> None:
+    if isinstance(schema, list):
+        for part in schema:
+            _check_properties(part, where)
+    if not isinstance(schema, dict):
+        return
+    for key, part in schema.get("properties", {}).items():
+        said = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+        check(PROPERTY.fullmatch(key), said, f"{where}.properties")
+        _check_properties(part, where)
+    for name in ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"):
+        _check_properties(schema.get(name), where)
+    for name in ("$defs", "definitions"):
+        for part in schema.get(name, {}).values():
+            _check_properties(part, where)
 
 
 def _check_breakpoints(body: Mapping[str, Any]) -> None:
@@ -398,6 +423,8 @@ def _check_image(source: Any, where: str) -> None:
     if source.get("type") == "url":
         check_object(source, where, required={"type", "url"})
         check(source["url"].startswith("https://"), "Only HTTPS URLs are supported.", where)
+        said = "Unable to download the file. Please verify the URL and try again."
+        check(is_reachable(source["url"]), said)
         return
     check_object(source, where, required={"type", "media_type", "data"})
     check_choice(source["type"], ("base64",), f"{where}.type")
@@ -407,4 +434,10 @@ def _check_image(source: Any, where: str) -> None:
     except binascii.Error:
         content = b""
     check(content, "image cannot be empty and must be valid base64", f"{where}.data")
+    check(is_readable(content), "Could not process image")
+    check(
+        kind_of(content) in (None, source["media_type"]),
+        f"Image does not match the provided media type {source['media_type']}",
+        f"{where}.data",
+    )
     check(len(content) <= MAX_IMAGE, "image exceeds 10 MB maximum", f"{where}.data")

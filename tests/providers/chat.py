@@ -24,6 +24,7 @@ class ChatProvider(FakeProvider):
         reasoning_field: how it spells reasoning.
         reasoning_rule: what it wants to see again of it; see `Reasoned`.
         reasoning_details: whether it adds opaque details to reasoning.
+        single_calls: whether it refuses messages with more than one call.
     """
 
     PROTOCOL = "chat"
@@ -35,10 +36,11 @@ class ChatProvider(FakeProvider):
         reasoning_field: str = "reasoning_content",
         reasoning_rule: ReasoningRule = "optional",
         reasoning_details: bool = False,
+        single_calls: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        self._reasoned = Reasoned(reasoning_rule, reasoning_field)
+        self._reasoned = Reasoned(reasoning_rule, reasoning_field, single_calls)
         self._with_details = reasoning_details
 
     def examine(self, body: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from tests.providers.rules import (
     check_name,
     check_object,
     check_output_schema,
+    check_single_calls_wish,
     check_text,
 )
 
@@ -39,10 +40,12 @@ class Reasoned:
 
     `rule` "required": once there is any, every message of the assistant must have the field;
     "forbidden": none may. Texts and details it did not produce are refused under every rule.
+    `single_calls`: no message may have more than one call.
     """
 
     rule: ReasoningRule
     spelling: str
+    single_calls: bool = False
     texts: set[str] = field(default_factory=set)
     details: list[Any] = field(default_factory=list)
 
@@ -73,6 +76,7 @@ def check_request(body: Any, reasoned: Reasoned) -> None:
 
 
 def _check_tools(body: dict[str, Any]) -> None:
+    check_single_calls_wish(body)
     if "tools" not in body:
         return
     check(isinstance(body["tools"], list) and body["tools"], "Invalid 'tools': empty array.", "tools")
@@ -154,6 +158,10 @@ class MessageCheck:
             return
         calls = message["tool_calls"]
         check(isinstance(calls, list) and calls, f"Invalid '{where}.tool_calls': empty array.", where)
+        check(
+            not self._reasoned.single_calls or len(calls) == 1,
+            "This model only supports single tool-calls at once!",
+        )
         for index, call in enumerate(calls):
             here = f"{where}.tool_calls[{index}]"
             check_object(call, here, required={"id", "type", "function"})

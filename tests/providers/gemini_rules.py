@@ -10,8 +10,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import jsonschema_rs
-from tests.providers.rules import check, check_choice, check_text
+from tests.providers.rules import (
+    check,
+    check_choice,
+    check_newest_draft,
+    check_text,
+    is_reachable,
+    is_readable,
+    kind_of,
+)
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
@@ -137,6 +144,7 @@ def _check_part(part: Any, where: str, role: str, rules: ModelRules) -> None:
             _check_known(value, where, ("fileUri", "mimeType"))
             fetched = rules.fetches_images and re.match(r"https?://[^/]+", str(value.get("fileUri")))
             check(fetched, "Invalid or unsupported file uri: " + str(value.get("fileUri")), where)
+            check(is_reachable(value["fileUri"]), "Cannot fetch content from the provided URL.", where)
             check(value.get("mimeType", IMAGES[0]) in IMAGES, "Unsupported MIME type.", where)
         case "functionCall":
             _check_named(value, where, ("name", "args", "id"), rules)
@@ -162,6 +170,8 @@ def _check_inline(value: Any, where: str) -> None:
     except binascii.Error:
         content = b""
     check(content, f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES), Base64 decoding failed", where)
+    readable = is_readable(content) and kind_of(content) in (None, value["mimeType"])
+    check(readable, "Unable to process input image. Please retry or report in our troubleshooting guide.")
 
 
 def _check_responses(parts: list[dict[str, Any]], owed: list[dict[str, Any]], where: str) -> None:
@@ -292,7 +302,7 @@ def _of(rules: ModelRules) -> set[str]:
 def _check_json_schema(schema: Any, where: str) -> None:
     check(isinstance(schema, dict), f"* {where}: a schema is expected.", where)
     check(schema.get("type") == "object", f"* {where}: schema must describe an object.", where)
-    check(jsonschema_rs.meta.is_valid(dict(schema)), f"* {where}: it is no JSON Schema.", where)
+    check_newest_draft(schema, f"* {where}", where)
 
 
 def _empty(where: str) -> str:

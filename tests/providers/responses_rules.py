@@ -19,6 +19,7 @@ from tests.providers.rules import (
     check_name,
     check_object,
     check_output_schema,
+    check_single_calls_wish,
     check_text,
 )
 
@@ -74,6 +75,7 @@ def check_request(body: Any, minted: Mapping[str, Minted]) -> None:
     _check_cache_options(body)
     if "max_output_tokens" in body:
         check(body["max_output_tokens"] >= 16, "Invalid 'max_output_tokens': below 16.", "max_output_tokens")
+    check_single_calls_wish(body)
     _check_tools(body.get("tools", []))
     InputCheck(body["model"], minted).check(body["input"])
 

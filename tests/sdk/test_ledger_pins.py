@@ -227,8 +227,6 @@ async def test_reconcile_tells_facts_that_differ_and_puts_them_right(sessions: S
     await sessions.resource.update(session.id, metadata={**metadata, PIN + "approved": "1.00", "team": "x"})
     attached = sessions.attach(session.id, caller())
     assert [(drift.kind, drift.field) for drift in await attached.reconcile()] == [
-        ("id_not_in_context", "order_id"),
-        ("id_not_in_context", "approved"),
         ("pin_differs", "order_id"),
         ("pin_differs", "approved"),
     ]

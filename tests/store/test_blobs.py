@@ -17,7 +17,8 @@ from perdure.store import blobs as blob_rows
 from perdure.store.accept import accept_once
 from perdure.store.backup import back_up, restore
 from perdure.store.blobs import LARGE_TEXT, Blobs, whole
-from perdure.store.boundary import Boundary, claim
+from perdure.store.boundary import Boundary
+from perdure.store.claims import claim
 from perdure.store.compactions import load_history, read_call
 from perdure.store.contexts import read_context
 from perdure.store.engine import Store, is_sqlite
@@ -25,6 +26,7 @@ from perdure.store.history import list_items, load_turn_items
 from perdure.store.pages import PageRequest
 from perdure.store.postgres import PostgresStore
 from perdure.store.purge import purge_deleted
+from perdure.store.reading import open_read_only
 from perdure.store.replay import read_events
 from perdure.store.sessions import create_session, delete_session, read_session, resolve_settings
 from perdure.store.snapshots import read_snapshot
@@ -332,6 +334,8 @@ async def test_a_copy_brings_them_to_another_kind_of_database(
     else:
         other = f"sqlite:///{tmp_path}/other/perdure.db"
     restore(other, copy)
+    with open_read_only(other) as conn:
+        assert list_items(conn, session.id, PROJECT, WHOLE).rows == shown
     store = await open_store(other)
     moved = Session(store, session.id)
     assert await moved.items() == shown

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, func, select
 
-from perdure.store.boundary import Boundary, claim
+from perdure.store.boundary import Boundary
+from perdure.store.claims import claim
 from perdure.store.compactions import (
     Compaction,
     list_compactions,

@@ -15,13 +15,15 @@ from sqlalchemy import Engine, func, select
 from perdure.config.sections import LimitSettings
 from perdure.harness.limits import before_call, ceilings_of
 from perdure.store.accept import accept_once
-from perdure.store.boundary import Boundary, Failure, claim
+from perdure.store.beside import charge_beside, reserve_beside
+from perdure.store.boundary import Boundary, Failure
+from perdure.store.claims import claim
 from perdure.store.engine import now_us, open_engine
 from perdure.store.handover import hand_back
 from perdure.store.migrate import migrate
 from perdure.store.sessions import create_session, find_session, resolve_settings
 from perdure.store.spending import ModelCall, Tally, read_spending
-from perdure.store.steps import Call, Spent, Text, abandon_step, charge_beside, charge_call, commit_step
+from perdure.store.steps import Call, Spent, Text, abandon_step, charge_call, commit_step
 from perdure.store.tables import model_calls, turns
 from perdure.store.tx import Tx
 from perdure.store.usage import read_used
@@ -63,6 +65,16 @@ def tx(engine: Engine) -> Iterator[Tx]:
 
 
 @dataclass
+class Beside:
+    """A call beside the steps; `interrupted` once another owner has counted it."""
+
+    id: str
+    turn_id: str
+    owner: str
+    interrupted: bool = False
+
+
+@dataclass
 class World:
     """One session, and what its calls must add up to."""
 
@@ -71,8 +83,10 @@ class World:
     boundary: Boundary | None = None
     made: int = 0
     interrupted: int = 0
+    claims: int = 0
     usages: list[TokenUsage | None] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
+    owner: str = "worker_1"
+    beside: list[Beside] = field(default_factory=list)
 
     def call(self, outcome: str, tokens: int | None) -> Spent:
         usage = None if tokens is None else TokenUsage.of(tokens, 1, cached_tokens=tokens // 2)
@@ -134,25 +148,41 @@ class World:
                 events = EventBatch.model_validate({"events": [MESSAGE]}).events
                 with tx(self.engine) as inside:
                     accept_once(inside, None, self.session_id, PROJECT, events)
-            case "claim":
+            case "claim" | "claim elsewhere":
                 # The owner before, if there is one, is dead: what it was doing is broken off.
                 dead = self.boundary is not None and self.boundary.state == "run"
+                owner = self.owner
+                if action == "claim elsewhere":
+                    owner = "worker_2" if owner == "worker_1" else "worker_1"
                 with tx(self.engine) as inside:
-                    found = claim(inside, self.session_id, owner="worker_1")
+                    found = claim(inside, self.session_id, owner=owner)
                 if found is not None:
+                    self.owner = owner
+                    self.claims += dead
                     self.interrupted += dead
                     self.boundary = found
+                    for call in self.beside:
+                        if call.owner != owner and not call.interrupted:
+                            call.interrupted = True
+                            self.interrupted += 1
             case "hand back":
                 if self.boundary is not None and self.boundary.state == "run":
                     with tx(self.engine) as inside:
-                        hand_back(inside, self.session_id, "worker_1")
+                        hand_back(inside, self.session_id, self.owner)
                     self.boundary = None
             case "begin beside":
                 self._begin_beside()
             case "end beside" if self.beside:
-                turn_id = self.beside.pop()
+                call = self.beside.pop()
+                # A call that was counted before tells how it ended after all.
+                self.interrupted -= call.interrupted
+                spent = self.call("ok", tokens)
                 with tx(self.engine) as inside:
-                    assert charge_beside(inside, self.session_id, turn_id, self.call("ok", tokens))
+                    assert charge_beside(inside, self.session_id, call.turn_id, spent, call.id)
+            case "drop beside" if self.beside:
+                call = self.beside.pop()
+                with tx(self.engine) as inside:
+                    charge_beside(inside, self.session_id, call.turn_id, Spent(None, 0, 0), call.id)
             case _:
                 self.step(action, tokens)
 
@@ -168,12 +198,19 @@ class World:
                 .first()
             )
             assert turn_id is not None
-            found = read_spending(conn, self.session_id, turn_id)
+        call = Beside(new_id("mcl"), turn_id, self.owner)
+        with tx(self.engine) as inside:
+            found = reserve_beside(
+                inside, self.session_id, turn_id, call.id, owner=call.owner, provider="p", model="m"
+            )
         ceilings = ceilings_of(LimitSettings(), found.metadata, found.limits)
-        if before_call(found.turn, found.tally_with_one, ceilings, model="m", currency=None) is None:
-            self.beside.append(turn_id)
+        if before_call(found.turn, found.tally, ceilings, model="m", currency=None) is None:
+            self.beside.append(call)
+            return
+        with tx(self.engine) as inside:
+            charge_beside(inside, self.session_id, turn_id, Spent(None, 0, 0), call.id)
 
-    def check(self, most_beside: int) -> None:
+    def check(self) -> None:
         with self.engine.connect() as conn:
             session = find_session(conn, self.session_id, PROJECT)
             tally = Tally(**(session.spent or {}))
@@ -185,6 +222,7 @@ class World:
             used = read_used(conn, self.session_id, PROJECT)
         assert tally.model_calls == tally.calls == listed[0] == self.made + self.interrupted
         assert tally.reserved == (self.boundary is not None and self.boundary.state == "run")
+        assert set(tally.beside) == {call.id for call in self.beside if not call.interrupted}
         known = [usage for usage in self.usages if usage is not None]
         assert int(listed[1] or 0) == sum(usage.input_tokens for usage in known)
         assumed = len(self.usages) - len(known)
@@ -193,9 +231,9 @@ class World:
         for usage in known[1:]:
             assert total is not None
             total = total + usage
-        shown = [model.usage for model in used.models if model.model == "m"]
-        assert shown == ([total] if self.usages else [])
-        assert tally.model_calls <= LIMIT + most_beside + self.interrupted
+        shown = [model.usage for model in used.models if model.model == "m" and model.usage is not None]
+        assert shown == ([] if total is None else [total])
+        assert tally.model_calls <= LIMIT + self.claims
 
 
 ACTIONS = st.lists(
@@ -209,10 +247,11 @@ ACTIONS = st.lists(
                 "retried",
                 "message",
                 "claim",
-                "claim",
+                "claim elsewhere",
                 "hand back",
                 "begin beside",
                 "end beside",
+                "drop beside",
             )
         ),
         st.none() | st.integers(1, 1000),
@@ -233,16 +272,14 @@ def test_every_call_is_counted_once_and_no_ceiling_is_passed(
         create_session(inside, session_id, PROJECT, body, name, agent)
     world = World(engine, session_id)
     world.act("claim", None)
-    world.check(0)
-    most = 0
+    world.check()
     for action, tokens in actions:
         before: Any = world.boundary
         world.act(action, tokens)
         if action == "retried" and before is world.boundary and world.boundary is not None:
             # The boundary's own tally is that of its transaction: the owner goes on with the newer one.
             world.boundary = refreshed(engine, world.boundary)
-        most = max(most, most + (action == "end beside"))
-        world.check(most)
+        world.check()
 
 
 def refreshed(engine: Engine, boundary: Boundary) -> Boundary:

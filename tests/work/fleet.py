@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -97,9 +98,10 @@ class Fleet:
         server = ServerProcess(config, home / "data", database=self.database, arguments=arguments)
         return self._stack.enter_context(server)
 
-    def worker(self, settings: str = "") -> WorkerProcess:
+    def worker(self, settings: str = "", environ: Mapping[str, str] | None = None) -> WorkerProcess:
         config, home = self._home(settings)
-        return self._stack.enter_context(WorkerProcess(config, home / "data", database=self.database))
+        worker = WorkerProcess(config, home / "data", database=self.database, environ=environ)
+        return self._stack.enter_context(worker)
 
     def client(self, server: ServerProcess) -> OpenAI:
         client = OpenAI(base_url=server.base_url, api_key=server.api_key, timeout=DEADLINE)

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from tests.conformance.watch import until
 
 from perdure.store.accept import accept_once
-from perdure.store.boundary import claim
+from perdure.store.claims import claim
 from perdure.store.engine import now_us, open_engine
 from perdure.store.migrate import migrate
 from perdure.store.sessions import create_session, resolve_settings

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from tests.conformance.watch import DEADLINE
 
-from perdure.store.boundary import claim
+from perdure.store.claims import claim
 from perdure.store.engine import now_us
 from perdure.store.tx import Tx
 from perdure.store.workers import hold_lock, register_worker

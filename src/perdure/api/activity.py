@@ -17,8 +17,6 @@ from perdure.wire.sessions import SessionStatus
 
 routes = router("/perdure/v1/sessions", "extensions")
 
-BUSY: tuple[SessionStatus, ...] = ("in_progress", "requires_action")
-
 
 @routes.get("", response_model=Page[SessionActivity])
 async def activity(
@@ -26,11 +24,12 @@ async def activity(
     caller: UseCaller,
     page: UsePage,
     status: Annotated[
-        list[SessionStatus] | None, Query(description="Repeat for several; default: those with work to do.")
+        list[SessionStatus] | None,
+        Query(description="Repeat for several; default: those of which any agent has work to do."),
     ] = None,
 ) -> Response:
-    """Sessions that run or wait, with their turn, its age and what it has used."""
-    rows = await services.store.read(list_activity, caller.project_id, status or BUSY, page)
+    """Sessions that run or wait, with their turn, its age and what it has used, and running subagents."""
+    rows = await services.store.read(list_activity, caller.project_id, status or None, page)
     shown = [row.model_copy(update={"owned": services.work.owns(row.id)}) for row in rows.rows]
     return page_response(Rows(shown, rows.has_more))
 

@@ -7,7 +7,7 @@ from fastapi import Response
 from perdure.api.access import UseCaller, UseKey, UsePage, UseServices, json_response, page_response
 from perdure.api.limits import configured_limits
 from perdure.api.routing import router
-from perdure.api.support import check_model, check_schemas
+from perdure.api.support import check_model, check_names, check_schemas
 from perdure.store.agents import (
     create_agent_once,
     delete_agent,
@@ -34,7 +34,9 @@ routes = router("/v1/agents", "agents")
 @routes.post("", status_code=201, response_model=Agent)
 async def create(services: UseServices, caller: UseCaller, key: UseKey, body: AgentCreate) -> Response:
     """Save an agent configuration."""
-    check_model(services, resolve_create(body), "")
+    settings = resolve_create(body)
+    check_model(services, settings, "")
+    check_names(settings, body.model_fields_set, "")
     check_agent_limits(body.metadata, configured_limits(services))
     await check_schemas(body.tools, body.text, "")
     return json_response(await services.store.write(create_agent_once, key, caller.project_id, body), 201)
@@ -67,6 +69,8 @@ async def update(
     # An update that touches neither is not held up by a model that is gone meanwhile.
     if body.model is not None or body.reasoning is not None:
         check_model(services, apply_update(current[1], body), "")
+    if body.model_fields_set & {"tools", "multi_agent"}:
+        check_names(apply_update(current[1], body), body.model_fields_set, "")
     await check_schemas(body.tools, body.text, "")
     return json_response(
         await services.store.write(update_agent_once, key, caller.project_id, agent_id, body)

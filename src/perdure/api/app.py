@@ -19,6 +19,7 @@ from perdure.api import (
     replay_stream,
     sessions,
     status,
+    subagents,
     usage,
 )
 from perdure.api.gate import Gate
@@ -49,6 +50,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         usage,
         events,
         history,
+        subagents,
         sessions,
         agents,
     ):

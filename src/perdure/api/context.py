@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
-from fastapi import Response
+from fastapi import Query, Response
 from pydantic import BaseModel
 
 from perdure.api.access import UseCaller, UseServices, json_response
@@ -92,10 +92,11 @@ class CompactionInfo(BaseModel):
 
 
 class SessionContext(BaseModel):
-    """What the model of a session would be shown now, and what is left of what it no longer is."""
+    """What the model of an agent would be shown now, and what is left of what it no longer is."""
 
     object: Literal["perdure.session.context"] = "perdure.session.context"
     session_id: str
+    agent_id: str
     provider: str
     model: str
     room: ContextRoom
@@ -108,9 +109,14 @@ class SessionContext(BaseModel):
 
 
 @routes.get("/{session_id}/context", response_model=SessionContext)
-async def context(services: UseServices, caller: UseCaller, session_id: str) -> Response:
+async def context(
+    services: UseServices,
+    caller: UseCaller,
+    session_id: str,
+    agent_id: Annotated[str | None, Query(description="A subagent; the root agent if left out.")] = None,
+) -> Response:
     """What the model sees of a session now, what each compaction dropped, and the facts that are kept."""
-    found = await services.store.read(read_context, session_id, caller.project_id)
+    found = await services.store.read(read_context, session_id, caller.project_id, agent_id)
     return json_response(_shown(services, found))
 
 
@@ -127,6 +133,7 @@ def _shown(services: Services, context: Context) -> SessionContext:
     newest = context.history.compaction
     return SessionContext(
         session_id=boundary.lease.session_id,
+        agent_id=boundary.agent_id,
         provider=resolved.provider,
         model=resolved.upstream,
         room=ContextRoom(window=room.window, known=room.is_known, trigger=room.trigger),

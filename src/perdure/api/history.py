@@ -28,7 +28,7 @@ async def turns(services: UseServices, caller: UseCaller, page: UsePage, session
 
 @routes.get("/turns/{turn_id}", response_model=Turn)
 async def turn(services: UseServices, caller: UseCaller, session_id: str, turn_id: str) -> Response:
-    """One turn."""
+    """One turn, of the root agent or of a subagent."""
     return json_response(await services.store.read(read_turn, session_id, caller.project_id, turn_id))
 
 
@@ -36,6 +36,6 @@ async def turn(services: UseServices, caller: UseCaller, session_id: str, turn_i
 async def turn_items(
     services: UseServices, caller: UseCaller, page: UsePage, session_id: str, turn_id: str
 ) -> Response:
-    """The items of one turn."""
+    """The items of one of the root agent's turns."""
     rows = await services.store.read(list_items, session_id, caller.project_id, page, turn_id=turn_id)
     return page_response(rows)

@@ -13,7 +13,6 @@ PATHS = {
     "/v1/agents/automations": "Automations",
     "/v1/agents/environments": "Environments",
     "/v1/agents/sessions/{session_id}/artifacts": "Artifacts",
-    "/v1/agents/sessions/{session_id}/subagents": "Subagents",
     "/v1/agents/sessions/{session_id}/traces": "Traces",
     "/v1/vaults": "Vaults",
     "/v1/webhook_endpoints": "Webhook endpoints",

@@ -16,7 +16,14 @@ from perdure.api.limits import check_priced, limit_rules
 from perdure.api.routing import router
 from perdure.api.services import Services
 from perdure.api.streams import EventStream, FirstTurnEnd, attach_to_new
-from perdure.api.support import check_model, check_review, check_schemas, check_session, check_tools
+from perdure.api.support import (
+    check_model,
+    check_names,
+    check_review,
+    check_schemas,
+    check_session,
+    check_tools,
+)
 from perdure.store.idempotency import Outcome, find_outcome
 from perdure.store.sessions import (
     create_session_once,
@@ -131,8 +138,11 @@ async def update(
         await check_schemas(body.agent.tools, None, "agent.")
         current = await services.store.read(read_settings_of, session_id, caller.project_id)
         given = body.agent.model_fields_set
+        changed_to = apply_session_update(current, body.agent)
         if given & {"model", "reasoning", "service_tier"}:
-            check_model(services, apply_session_update(current, body.agent), "agent.")
+            check_model(services, changed_to, "agent.")
+        if "tools" in given:
+            check_names(changed_to, given, "agent.")
     if body.metadata is not None or (body.agent is not None and body.agent.model is not None):
         found = await services.store.read(find_session, session_id, caller.project_id)
         settings = await services.store.read(read_settings_of, session_id, caller.project_id)

@@ -44,7 +44,11 @@ class Capabilities(BaseModel):
 
 
 FEATURES = {
-    "multi_agent": Feature(active=False, note="The setting is stored and echoed; no subagents are created."),
+    "multi_agent": Feature(
+        active=True,
+        note="Subagents share the model of the session's agent and have none of its functions. What each has "
+        "used: GET /perdure/v1/sessions/{session_id}/usage; what its model sees: /context?agent_id=.",
+    ),
     "compaction": Feature(
         active=True,
         note="What the model sees, and what each compaction dropped: "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from perdure.api.services import Services
+from perdure.harness.coordination import RESERVED
 from perdure.models.registry import UnknownModel
 from perdure.schema.bounds import check_schema
 from perdure.schema.refusals import SchemaRefused
@@ -48,6 +49,34 @@ def check_model(
         known = ", ".join(capabilities.efforts) or "none at all"
         raise InvalidRequest(
             f"Invalid '{param}': '{settings.model}' does not support this effort. Supported: {known}.",
+            param=param,
+        )
+
+
+def check_names(settings: AgentSettings, given: Collection[str], prefix: str) -> None:
+    """Refuse functions with the names of the calls that an agent with subagents has.
+
+    Args:
+        settings: those that the request leads to.
+        given: the members of its agent: one of them is at fault, or else the saved agent.
+        prefix: where they are in the body.
+
+    Raises:
+        InvalidRequest: with what to do.
+    """
+    if not settings.multi_agent.enabled:
+        return
+    for index, tool in enumerate(settings.tools):
+        if not isinstance(tool, FunctionTool) or tool.name not in RESERVED:
+            continue
+        param = "agent_id"
+        if "tools" in given:
+            param = f"{prefix}tools[{index}].name"
+        elif "multi_agent" in given:
+            param = f"{prefix}multi_agent"
+        raise InvalidRequest(
+            f"Invalid '{param}': with multi_agent enabled, '{tool.name}' is the name of a call with which "
+            "the agent coordinates its subagents. Rename the function, or disable multi_agent.",
             param=param,
         )
 
@@ -111,6 +140,7 @@ async def check_session(services: Services, body: SessionCreate, settings: Agent
     tools = "agent.tools" if "tools" in given else None
     check_combination(settings.tools, body.environment, param=tools or "agent_id")
     check_tools(settings.tools, tools)
+    check_names(settings, given, "agent.")
     if body.agent is not None:
         await check_schemas(body.agent.tools, body.agent.text, "agent.")
     if body.vault_ids:

@@ -14,6 +14,7 @@ from perdure.config.prices import NANO
 from perdure.harness.limits import ceilings_of
 from perdure.store.spending import Tally
 from perdure.store.usage import (
+    AgentUsed,
     Cost,
     ModelCallEntry,
     ModelUsage,
@@ -40,6 +41,23 @@ class Limit(BaseModel):
     used: int | float | None
 
 
+class AgentUsage(BaseModel):
+    """What one agent's turns have used. `parent_agent_id` and `name` are null of the root agent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    agent_id: str
+    parent_agent_id: str | None
+    name: str | None
+    turns: int
+    model_calls: int
+    tool_calls: int
+    active_seconds: float
+    unknown_calls: int
+    usage: TokenUsage | None
+    costs: list[Cost]
+
+
 class SessionUsage(BaseModel):
     """What a session has used. `usage` is the sum of what is known; `unknown_calls` are not in it."""
 
@@ -54,12 +72,13 @@ class SessionUsage(BaseModel):
     usage: TokenUsage | None
     costs: list[Cost]
     models: list[ModelUsage]
+    agents: list[AgentUsage]
     limits: list[Limit]
 
 
 @routes.get("", response_model=SessionUsage)
 async def usage(services: UseServices, caller: UseCaller, session_id: str) -> Response:
-    """A session's calls and tokens, summed by model, with an estimate of their cost and its ceilings."""
+    """A session's calls and tokens by model and by agent, with an estimate of their cost, and ceilings."""
     used = await services.store.read(read_used, session_id, caller.project_id)
     ceilings = ceilings_of(services.settings.limits, used.metadata, used.limits)
     limits = []
@@ -76,6 +95,7 @@ async def usage(services: UseServices, caller: UseCaller, session_id: str) -> Re
             usage=sum_usage([model.usage for model in used.models]),
             costs=_costs(used.models),
             models=list(used.models),
+            agents=[_agent(each) for each in used.agents],
             limits=limits,
         )
     )
@@ -88,10 +108,30 @@ async def calls(
     page: UsePage,
     session_id: str,
     turn_id: Annotated[str | None, Query(description="Only the calls of this turn.")] = None,
+    agent_id: Annotated[
+        str | None, Query(description="Only the calls of this agent: the root's, or a subagent's id.")
+    ] = None,
 ) -> Response:
     """Every model call of a session: when, how it ended, what it used and cost."""
-    rows = await services.store.read(list_model_calls, session_id, caller.project_id, page, turn_id=turn_id)
+    rows = await services.store.read(
+        list_model_calls, session_id, caller.project_id, page, turn_id=turn_id, agent_id=agent_id
+    )
     return page_response(rows)
+
+
+def _agent(used: AgentUsed) -> AgentUsage:
+    return AgentUsage(
+        agent_id=used.agent_id,
+        parent_agent_id=used.parent_agent_id,
+        name=used.name,
+        turns=used.turns,
+        model_calls=used.model_calls,
+        tool_calls=used.tool_calls,
+        active_seconds=round(used.active_us / 1e6, 3),
+        unknown_calls=sum(model.unknown_calls for model in used.models),
+        usage=sum_usage([model.usage for model in used.models]),
+        costs=_costs(used.models),
+    )
 
 
 def _costs(models: Sequence[ModelUsage]) -> list[Cost]:

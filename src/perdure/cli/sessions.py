@@ -32,7 +32,8 @@ def list_running(
     data_dir: DataDir = None,
 ) -> None:
     """List sessions with work to do: age, owner, last progress, tokens, cost."""
-    statuses = ["in_progress", "requires_action", *(["idle", "failed"] if everything else [])]
+    # Left out, it means all with work to do: those that are idle while subagents run are among them.
+    statuses = ["in_progress", "requires_action", "idle", "failed"] if everything else []
     query = "&".join(["limit=100", *(f"status={status}" for status in statuses)])
     server = _Server(url, config, data_dir)
     rows: list[dict[str, Any]] = []
@@ -47,7 +48,10 @@ def list_running(
         typer.echo(json.dumps(rows, indent=2))
         return
     now = time.time()
-    headings = ("Session", "Status", "Model", "Turn", "Age", "Progress", "Calls", "Tokens", "Cost", "Owner")
+    headings = (
+        *("Session", "Status", "Model", "Turn", "Subagents", "Age"),
+        *("Progress", "Calls", "Tokens", "Cost", "Owner"),
+    )
     print_table(headings, [_cells(row, now) for row in rows])
 
 
@@ -103,13 +107,16 @@ def _reason(body: bytes) -> str:
 
 def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
     turn = row["turn"] or {}
+    subagents = row.get("subagents") or []
     usage = turn.get("usage") or row["usage"]
+    began = [each["created_at"] for each in (turn, *(one["turn"] for one in subagents)) if each]
     return (
         row["id"],
         row["status"],
         row["model"],
         turn.get("status", "-"),
-        _span(now - (turn.get("created_at") or row["created_at"])),
+        str(len(subagents)) if subagents else "-",
+        _span(now - min(began, default=row["created_at"])),
         _span(now - row["last_active_at"]),
         f"{turn['model_calls']}/{turn['tool_calls']}" if turn else "-",
         "-" if usage is None else f"{usage['total_tokens']:,}",

@@ -49,6 +49,8 @@ class ModelSettings(Section):
     """Whether the model reads images."""
     structured_output: bool | None = None
     """Whether the provider itself can hold the model to an output schema."""
+    parallel_calls: bool | None = None
+    """Whether the model may make several calls in one answer; `false` asks for one at a time."""
 
 
 class ProviderSettings(Section):

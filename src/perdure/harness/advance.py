@@ -14,7 +14,7 @@ from collections.abc import Callable
 from perdure.harness.crew import Crew
 from perdure.harness.deps import Deps
 from perdure.harness.ownership import OwnershipLost
-from perdure.store.boundary import claim
+from perdure.store.claims import claim
 from perdure.store.handover import hand_back
 from perdure.store.locked import Fenced, SessionGone
 

@@ -24,7 +24,8 @@ from perdure.harness.deps import Deps
 from perdure.harness.halt import Halt
 from perdure.harness.ownership import OwnershipLost
 from perdure.harness.step import Step
-from perdure.store.boundary import Boundary, Failure, look
+from perdure.store.boundary import Boundary, Failure
+from perdure.store.claims import look
 from perdure.store.compactions import load_history
 from perdure.store.engine import StoreError
 from perdure.store.handover import Arrivals, read_arrivals
@@ -248,7 +249,10 @@ class Crew:
                 self._wake([self._root])
             return
         news, self._known = found != self._known, found
-        if self._hand(self._root).task is None and (news or found.is_due):
+        if found.is_due:
+            # Whoever waits for subagents, or for the application, has to see that the time has come.
+            self._wake([hand.agent_id for hand in self._hands.values() if hand.task is None])
+        elif news and self._hand(self._root).task is None:
             self._wake([self._root])
 
     async def _stop(self, hands: Iterable[Hand]) -> None:

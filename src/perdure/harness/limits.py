@@ -83,19 +83,17 @@ def before_call(
     *,
     model: str,
     currency: str | None,
-    is_beside: bool = False,
 ) -> Hit | None:
     """Why the next model call may not be made, if it may not.
 
     Args:
         spent: the session's tally with the reservation of the call itself.
-        is_beside: whether the call is made beside a step of the turn, whose own call counts too.
         model: the model that would be called; `currency` is that of its price, None if it has none.
     """
-    of_turn = Tally.of(turn.spent or {})
+    of_turn, beside = Tally.of(turn.spent or {}), spent.beside_turn(turn.id)
     used: tuple[tuple[str, float, float], ...] = (
-        # Calls that are about to begin count each other.
-        ("model_calls", turn.model_calls + is_beside, spent.model_calls + spent.reserved - 1),
+        # Calls that are about to begin count each other; beside a step, the step's own counts too.
+        ("model_calls", turn.model_calls + beside, spent.model_calls + spent.under_way - 1),
         ("uncached_input_tokens", of_turn.uncached_input_tokens, spent.uncached_input_tokens),
         ("total_tokens", of_turn.total_tokens, spent.total_tokens),
         ("spend", of_turn.cost / NANO, spent.cost / NANO),

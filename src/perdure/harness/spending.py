@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 
 from perdure.config.prices import PriceSettings, find_price
 from perdure.harness.deps import Deps
-from perdure.harness.limits import Ceilings, Hit, before_call, ceilings_of
+from perdure.harness.limits import Ceilings, Hit, ceilings_of
 from perdure.harness.tokens import entries_tokens, fixed_tokens
 from perdure.models.messages import Finished, ModelRequest, UsageTold
 from perdure.models.registry import Resolved
 from perdure.store.boundary import Boundary, Failure
-from perdure.store.locked import SessionGone
-from perdure.store.rows import TurnRow
-from perdure.store.spending import ModelCall, Purpose, read_spending
-from perdure.store.steps import Spent, charge_beside
+from perdure.store.spending import ModelCall, Purpose
 from perdure.wire.usage import TokenUsage
 
 
@@ -135,35 +132,6 @@ def count_hit(deps: Deps, hit: Hit) -> Failure:
     """Count a ceiling that refused a call; how the turn ends for it."""
     deps.metrics.loop.limits_hit.labels(hit.limit).inc()
     return hit.failure
-
-
-async def admit_beside(deps: Deps, session_id: str, turn_id: str, resolved: Resolved) -> Failure | None:
-    """Why a call beside the steps of a turn (a summary of its history) may not be made, if it may not.
-
-    What the session has spent is read anew. Settle the call with `settle_beside`, however it ends.
-    """
-    try:
-        found = await deps.store.read(read_spending, session_id, turn_id)
-    except SessionGone:
-        return Failure("internal_error", "The session is gone.")
-    price = price_of(deps, resolved, resolved.upstream)
-    hit = before_call(
-        found.turn,
-        found.tally_with_one,
-        ceilings_of(deps.settings.limits, found.metadata, found.limits),
-        model=resolved.upstream,
-        currency=None if price is None else price.currency,
-        is_beside=True,
-    )
-    return None if hit is None else count_hit(deps, hit)
-
-
-async def settle_beside(deps: Deps, turn: TurnRow, call: CallRecord, outcome: str, written: int = 0) -> None:
-    """Charge the session, and the turn while it runs, with a call beside its steps that has ended."""
-    calls = call.ended(outcome, written)
-    if calls:
-        spent = Spent(call.usage, call.active_us, 1, calls)
-        await deps.store.write(charge_beside, turn.session_id, turn.id, spent, turn.agent_id)
 
 
 def written_tokens(texts: int) -> int:

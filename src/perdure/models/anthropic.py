@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Any
+from dataclasses import replace
 
 from perdure.config.providers import ANTHROPIC_VERSION
 from perdure.config.settings import ProviderSettings
-from perdure.models.anthropic_body import build_body
+from perdure.models.anthropic_body import OFFERS, History, build_body
 from perdure.models.anthropic_messages import THINKING, thought_id
 from perdure.models.anthropic_models import Family, family_of
 from perdure.models.anthropic_reader import AnthropicReader
 from perdure.models.errors import ModelError
 from perdure.models.messages import ModelEvent, ModelRequest
+from perdure.models.offered import Offered, OfferLessons
+from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream
 
@@ -38,19 +40,24 @@ class AnthropicModel:
             headers["x-api-key"] = provider.api_key.get_secret_value()
         self._upstream = Upstream(provider, transport, "/messages", headers, {})
         self._refused: set[str] = set()
+        self._history = History(provider.name, self._refused)
+        self._offers = OfferLessons(OFFERS)
         self._uncached: set[str] = set()
         self._limits: dict[str, int] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider, family = self._upstream.provider, family_of(request.model)
-        enforces = self._upstream.settings(request.model).structured_output
+        settings = self._upstream.settings(request.model)
+        enforces = settings.structured_output
+        offered = Offered(request.tools, self._offers.rules(request.model))
         body = build_body(
             request,
-            provider.name,
+            self._history,
+            offered,
             family,
             max_tokens=self._max_tokens(request.model, family),
             enforce_schema=family.output_format if enforces is None else enforces,
-            refused=self._refused,
+            parallel_calls=settings.parallel_calls is not False,
             cached=request.model not in self._uncached,
         )
         reader = AnthropicReader(provider, request.model)
@@ -63,36 +70,46 @@ class AnthropicModel:
                     if reader.is_finished:
                         break
         except ModelError as error:
-            if error.status in (400, 422) and self._learn(body, error.message):
+            if error.status in (400, 422) and self._learn(request, offered, body["max_tokens"], error):
                 error.retryable = True
             raise
         for said in reader.close():
-            yield said
+            yield offered.ours(said)
 
     def _max_tokens(self, model: str, family: Family) -> int:
         wanted = self._upstream.max_output_tokens(model) or family.max_output_tokens
         return min(wanted, self._limits.get(model, wanted))
 
-    def _learn(self, body: dict[str, Any], complaint: str) -> bool:
+    def _learn(self, request: ModelRequest, offered: Offered, max_tokens: int, error: ModelError) -> bool:
         """Take a refused request into account; whether the next one will be different."""
-        model = body["model"]
+        model, complaint = request.model, error.message
         if found := _LIMIT_REFUSED.search(complaint):
             limit = int(found[1])
-            if not 0 < limit < body["max_tokens"]:
+            if not 0 < limit < max_tokens:
                 return False
             self._limits[model] = limit
             return True
         if _CACHE_REFUSED.search(complaint) and model not in self._uncached:
             self._uncached.add(model)
             return True
-        return bool(_THOUGHT_REFUSED.search(complaint)) and self._refuse_thoughts(body)
+        if self._offers.learn(model, complaint):
+            return True
+        if _THOUGHT_REFUSED.search(complaint):
+            learnt = self._refuse_thoughts(request, offered)
+        else:
+            learnt = self._history.images.learn(request, lambda: self._history.whole(request, offered), error)
+        if learnt:
+            # What was written may hold what is refused.
+            self._history = replace(self._history, settled=SettledHistories())
+        return learnt
 
-    def _refuse_thoughts(self, body: dict[str, Any]) -> bool:
+    def _refuse_thoughts(self, request: ModelRequest, offered: Offered) -> bool:
         """Remember all thinking of a request as refused; whether there was any.
 
         Leaving out one thought makes those after it invalid too.
         """
-        blocks = (block for message in body["messages"] for block in message["content"])
+        messages = self._history.whole(request, offered)
+        blocks = (block for message in messages for block in message["content"])
         ids = {thought_id(block) for block in blocks if block["type"] in THINKING}
         if len(self._refused) > MOST_REFUSED:
             self._refused.clear()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.models.anthropic_messages import Message, MessageWriter, begins_with_thinking
+from perdure.models.anthropic_messages import (
+    Before,
+    Message,
+    MessageWriter,
+    begins_with_thinking,
+    settled_messages,
+)
 from perdure.models.anthropic_models import FAST_TIERS, Family
 from perdure.models.anthropic_schema import fits_output_format
-from perdure.models.jsontext import encode
-from perdure.models.messages import FunctionSpec, ModelRequest
-from perdure.models.outgoing import function_name, root_object, with_schema
+from perdure.models.images import ImageLessons
+from perdure.models.jsontext import Encoded
+from perdure.models.messages import Entry, FunctionSpec, ModelRequest
+from perdure.models.offered import Offered, OfferRules
+from perdure.models.outgoing import with_schema
+from perdure.models.settled import SettledHistories, joined
 
 VERBOSITIES = {
     "low": "Keep your answers short: say what matters and leave out the rest.",
@@ -20,7 +29,8 @@ VERBOSITIES = {
 BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 32_768}
 LEAST_BUDGET = 1024
 LEAST_ANSWER = 1024
-UNIONS = ("anyOf", "oneOf", "allOf")
+OFFERS = OfferRules(plain_properties=True)
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +42,80 @@ class Thinking:
     replay: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """How the entries of requests are written, and those parts that are written already.
+
+    Args:
+        provider: the configured provider's name; native data of others is left out.
+        refused: thoughts that the provider does not take back; see `MessageWriter`.
+        images: the images that it has refused.
+    """
+
+    provider: str
+    refused: Container[str] = frozenset()
+    images: ImageLessons = field(default_factory=ImageLessons)
+    settled: SettledHistories[Before] = field(default_factory=SettledHistories)
+
+    def write(self, request: ModelRequest, offered: Offered, *, replay: bool) -> Written:
+        """The messages of a request; `replay`: with the thinking of the past."""
+
+        def part(entries: Sequence[Entry], before: Before) -> tuple[list[Message], Before]:
+            writer = self._writer(request, offered, replay, before)
+            return writer.write(entries, open_end=True), writer.after
+
+        settled = settled_messages(request.entries, request.settled)
+        key = (request.cache_key, request.model, replay, offered.changed)
+        base = self.settled.settle(key, replace(request, settled=settled), Before(), part)
+        writer = self._writer(request, offered, replay, base.state)
+        return Written(base.data, writer.write(request.entries[len(base.entries) :]), writer.after.names)
+
+    def whole(self, request: ModelRequest, offered: Offered) -> list[Message]:
+        """All messages of a request, with all that may be in them."""
+        return self._writer(request, offered, True, Before()).write(request.entries)
+
+    def _writer(self, request: ModelRequest, offered: Offered, replay: bool, before: Before) -> MessageWriter:
+        return MessageWriter(
+            self.provider,
+            request.model,
+            replay=replay,
+            refused=self.refused,
+            offered=offered,
+            images=self.images,
+            before=before,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Messages: JSON of the first ones, the others, and the names of all functions that they call."""
+
+    settled: bytes
+    last: list[Message]
+    names: tuple[str, ...]
+
+    def all(self) -> Encoded:
+        return Encoded(b"[%b]" % joined(self.settled, self.last))
+
+
 def build_body(
     request: ModelRequest,
-    provider: str,
+    history: History,
+    offered: Offered,
     family: Family,
     *,
     max_tokens: int,
     enforce_schema: bool,
-    refused: Container[str] = frozenset(),
+    parallel_calls: bool = True,
     cached: bool = True,
 ) -> dict[str, Any]:
     """Everything one model call needs.
 
     Args:
-        provider: the configured provider's name; native data of others is left out.
+        offered: the functions as the provider takes them.
         max_tokens: limit of the answer, its thinking included.
         enforce_schema: False asks for `output_schema` in words; so does a schema the API cannot enforce.
-        refused: thoughts that the provider does not take back; see `MessageWriter`.
+        parallel_calls: False asks for one call at a time.
         cached: False sets no cache breakpoints.
     """
     instructions = "\n\n".join(
@@ -57,20 +124,17 @@ def build_body(
     schema = request.output_schema
     if schema is not None and not (enforce_schema and fits_output_format(schema)):
         instructions, schema = with_schema(instructions, schema), None
-    thinking, messages = _with_thinking(request, provider, family, max_tokens, refused)
-    body: dict[str, Any] = {
-        "model": request.model,
-        "max_tokens": max_tokens,
-        "messages": messages,
-        "stream": True,
-    }
+    thinking, messages = _with_thinking(request, history, offered, family, max_tokens)
+    body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens, "stream": True}
     if instructions:
         body["system"] = [{"type": "text", "text": instructions}]
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
-    elif names := _called(messages):
+        body["tools"] = [_tool(spec) for spec in offered.tools]
+        if not parallel_calls:
+            body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+    elif messages.names:
         # Calls of the past are only read beside tools of their names.
-        body["tools"] = [{"name": name, "input_schema": root_object({})} for name in names]
+        body["tools"] = [{"name": name, "input_schema": NOTHING} for name in messages.names]
         body["tool_choice"] = {"type": "none"}
     if thinking.config is not None:
         body["thinking"] = thinking.config
@@ -88,27 +152,21 @@ def build_body(
     elif request.service_tier == "priority":
         body["service_tier"] = "auto"
     if cached:
-        _set_breakpoints(body, request.cache_ttl is not None)
-    return body
+        _set_breakpoints(body, messages.last, request.cache_ttl is not None)
+    return {**body, "messages": messages.all()}
 
 
 def _with_thinking(
-    request: ModelRequest, provider: str, family: Family, max_tokens: int, refused: Container[str]
-) -> tuple[Thinking, list[Message]]:
+    request: ModelRequest, history: History, offered: Offered, family: Family, max_tokens: int
+) -> tuple[Thinking, Written]:
     thinking = thinking_for(request, family, max_tokens)
-    messages = _messages(request, provider, replay=thinking.replay, refused=refused)
+    messages = history.write(request, offered, replay=thinking.replay)
     budgeted = thinking.config is not None and thinking.config["type"] == "enabled"
-    if budgeted and not begins_with_thinking(messages):
+    if budgeted and not begins_with_thinking(messages.last):
         # With a budget the API refuses to go on with a turn that began without thinking.
         thinking = Thinking(None, replay=False)
-        messages = _messages(request, provider, replay=False)
+        messages = history.write(request, offered, replay=False)
     return thinking, messages
-
-
-def _messages(
-    request: ModelRequest, provider: str, *, replay: bool, refused: Container[str] = frozenset()
-) -> list[Message]:
-    return MessageWriter(provider, request.model, replay=replay, refused=refused).write(request.entries)
 
 
 def thinking_for(request: ModelRequest, family: Family, max_tokens: int) -> Thinking:
@@ -135,31 +193,19 @@ def thinking_for(request: ModelRequest, family: Family, max_tokens: int) -> Thin
 
 
 def _tool(spec: FunctionSpec) -> dict[str, Any]:
-    schema = root_object(spec.parameters)
-    # A choice between whole objects is refused at the root: it is told in words, and checked afterwards.
-    choices = {key: schema.pop(key) for key in UNIONS if key in schema}
-    description = spec.description
-    if choices:
-        told = f"The input must also match this JSON Schema: {encode(choices).decode()}"
-        description = f"{description}\n\n{told}" if description else told
-    tool = {"name": function_name(spec.name), "description": description, "input_schema": schema}
-    if not description:
+    tool = {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+    if not spec.description:
         del tool["description"]
     return tool
 
 
-def _called(messages: Sequence[Message]) -> list[str]:
-    blocks = (block for message in messages for block in message["content"])
-    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
-
-
-def _set_breakpoints(body: dict[str, Any], long: bool) -> None:
+def _set_breakpoints(body: dict[str, Any], messages: Sequence[Message], long: bool) -> None:
     """Let the provider keep what comes again: tools, instructions, and the last two of the user's messages.
 
     The last but one is where the request before this one ended.
     """
     control = {"type": "ephemeral", "ttl": "1h"} if long else {"type": "ephemeral"}
-    users = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    users = [message["content"] for message in messages if message["role"] == "user"]
     for blocks in (body.get("tools", []), body.get("system", []), *users[-2:]):
         if blocks:
             blocks[-1]["cache_control"] = dict(control)

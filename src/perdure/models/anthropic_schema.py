@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ FORMATS = frozenset(
     {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
 )
 MAX_DEPTH = 10
+PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 MAX_OPTIONAL = 24
 MAX_UNIONS = 16
 
@@ -76,6 +78,8 @@ class _Fit:
     def _is_closed(self, schema: Mapping[str, Any]) -> bool:
         properties = schema.get("properties")
         names = set(properties) if isinstance(properties, Mapping) else set()
+        if not all(map(PROPERTY.fullmatch, names)):
+            return False
         self._optional += len(names - set(_list(schema.get("required"))))
         return schema.get("additionalProperties") is False
 

@@ -17,6 +17,7 @@ from perdure.models.messages import Capabilities, Effort
 _K = 1000
 _O: tuple[Effort, ...] = ("low", "medium", "high")
 _FIVE: tuple[Effort, ...] = ("minimal", "low", "medium", "high")
+_OLD = Capabilities(images=False, native_output_schema=False, parallel_calls=False)
 
 # The first that is found in a name wins; gateways put the maker's name before it.
 _OPENAI: tuple[tuple[re.Pattern[str], Capabilities], ...] = tuple(
@@ -32,13 +33,13 @@ _OPENAI: tuple[tuple[re.Pattern[str], Capabilities], ...] = tuple(
             r"gpt-4-(?:turbo|\d{4}-preview|1106|0125)",
             Capabilities(128 * _K, 4096, native_output_schema=False),
         ),
-        (r"gpt-4-32k", Capabilities(32_768, 8192, images=False, native_output_schema=False)),
-        (r"gpt-4(?:-\d{4})?$", Capabilities(8192, 4096, images=False, native_output_schema=False)),
+        (r"gpt-4-32k", replace(_OLD, context_window=32_768, max_output_tokens=8192)),
+        (r"gpt-4(?:-\d{4})?$", replace(_OLD, context_window=8192, max_output_tokens=4096)),
         (r"gpt-3\.5-turbo", Capabilities(16_385, 4096, images=False, native_output_schema=False)),
         (r"gpt-oss", Capabilities(131_072, None, images=False)),
-        (r"o1-mini", Capabilities(128 * _K, 65_536, images=False, native_output_schema=False)),
-        (r"o3-mini", Capabilities(200 * _K, 100 * _K, _O, images=False)),
-        (r"o[134](?:-|$)", Capabilities(200 * _K, 100 * _K, _O)),
+        (r"o1-mini", replace(_OLD, context_window=128 * _K, max_output_tokens=65_536)),
+        (r"o3-mini", Capabilities(200 * _K, 100 * _K, _O, images=False, parallel_calls=False)),
+        (r"o[134](?:-|$)", Capabilities(200 * _K, 100 * _K, _O, parallel_calls=False)),
         (r"codex-mini", Capabilities(200 * _K, 100 * _K, _O)),
     )
 )
@@ -65,7 +66,7 @@ def known_capabilities(protocol: str, upstream: str) -> Capabilities:
 def capabilities_of(provider: ProviderSettings, overrides: ModelSettings, upstream: str) -> Capabilities:
     """What is known of a model: what the settings say, else what its name tells."""
     known = known_capabilities(provider.protocol, upstream)
-    structured = overrides.structured_output
+    structured, parallel = overrides.structured_output, overrides.parallel_calls
     return replace(
         known,
         context_window=overrides.context_window or provider.context_window or known.context_window,
@@ -75,6 +76,7 @@ def capabilities_of(provider: ProviderSettings, overrides: ModelSettings, upstre
         efforts=known.efforts if overrides.efforts is None else overrides.efforts,
         images=known.images if overrides.images is None else overrides.images,
         native_output_schema=known.native_output_schema if structured is None else structured,
+        parallel_calls=known.parallel_calls if parallel is None else parallel,
         compacts=provider.compacts,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from perdure.models.chat_dialect import Dialect, ReasoningRule
+from perdure.models.images import ImageLessons, Unshown
 from perdure.models.jsontext import Encoded
 from perdure.models.messages import (
     AssistantMessage,
@@ -21,18 +22,20 @@ from perdure.models.messages import (
     TextPart,
     UserMessage,
 )
+from perdure.models.offered import Offered, OfferRules
 from perdure.models.outgoing import (
     NOTE_END,
     NOTE_START,
     arguments_text,
-    function_name,
     note_content,
+    one_call_at_a_time,
     result_content,
     results_next_to_calls,
-    root_object,
     with_schema,
     written,
 )
+from perdure.models.responses_body import image_url
+from perdure.models.schema_sent import sendable
 from perdure.models.strictness import fits_strict_mode
 
 REASONING_FIELD = "reasoning_content"
@@ -46,8 +49,10 @@ def build_body(
     *,
     reasoning: ReasoningRule = "as_received",
     written_messages: Encoded | None = None,
+    offered: Offered | None = None,
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
+    parallel_calls: bool = True,
 ) -> dict[str, Any]:
     """Everything one model call needs.
 
@@ -58,13 +63,19 @@ def build_body(
         provider: the configured provider's name; native data of others is left out.
         reasoning: what the model wants to see again of earlier reasoning.
         written_messages: all messages, if they are written already.
+        offered: the functions as the provider takes them.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
+        parallel_calls: False asks for one call at a time.
     """
+    offered = offered or Offered(request.tools, OfferRules())
     schema = request.output_schema if enforce_schema else None
     messages: Encoded | list[dict[str, Any]] | None = written_messages
     if messages is None:
-        history = MessageWriter(provider, request.model, dialect, reasoning).write(request.entries)
+        writer = MessageWriter(
+            provider, request.model, dialect, reasoning, offered=offered, parallel_calls=parallel_calls
+        )
+        history = writer.write(request.entries)
         messages = [*system_message(request, enforce_schema=enforce_schema), *history]
     body: dict[str, Any] = {
         "model": request.model,
@@ -73,9 +84,12 @@ def build_body(
         "stream_options": {"include_usage": True},
     }
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [_tool(spec) for spec in offered.tools]
+        if not parallel_calls:
+            body["parallel_tool_calls"] = False
     if schema is not None:
-        wanted = {"name": "output", "schema": dict(schema), "strict": fits_strict_mode(schema)}
+        schema = sendable(schema, str)
+        wanted = {"name": "output", "schema": schema, "strict": fits_strict_mode(schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     if request.effort is not None:
         body["reasoning_effort"] = request.effort
@@ -97,17 +111,30 @@ def system_message(request: ModelRequest, *, enforce_schema: bool) -> list[dict[
 
 
 def _tool(spec: FunctionSpec) -> dict[str, Any]:
-    function = {"name": spec.name, "parameters": root_object(spec.parameters)}
+    function: dict[str, Any] = {"name": spec.name, "parameters": spec.parameters}
     if spec.description:
         function["description"] = spec.description
     return {"type": "function", "function": function}
 
 
 class MessageWriter:
-    """Writes entries as messages: what the assistant did in one step becomes one message."""
+    """Writes entries as messages: what the assistant did in one step becomes one message.
+
+    `parallel_calls` False makes it one message for each call, its result behind it: chat templates of
+    models without parallel calls fail on two in one message.
+    """
 
     def __init__(
-        self, provider: str, model: str, dialect: Dialect, rule: ReasoningRule, spelling: str | None = None
+        self,
+        provider: str,
+        model: str,
+        dialect: Dialect,
+        rule: ReasoningRule,
+        spelling: str | None = None,
+        *,
+        offered: Offered | None = None,
+        images: ImageLessons | None = None,
+        parallel_calls: bool = True,
     ) -> None:
         self._provider = provider
         self._model = model
@@ -115,11 +142,15 @@ class MessageWriter:
         self._messages: list[dict[str, Any]] = []
         self._step: list[AssistantMessage | Reasoning | FunctionCall] = []
         self._images: list[Part] = []
+        self._offered = offered or Offered((), OfferRules())
+        self._lessons = images or ImageLessons()
+        self._parallel_calls = parallel_calls
         self._rule = rule
         self.spelling = REASONING_FIELD if rule == "required" else spelling
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-        for entry in results_next_to_calls(entries):
+        ordered = results_next_to_calls(entries)
+        for entry in ordered if self._parallel_calls else one_call_at_a_time(ordered):
             self._write(entry)
         self._close_step()
         self._show_images()
@@ -140,7 +171,7 @@ class MessageWriter:
                 self._show_images()
                 content = written(entry.content) if isinstance(entry, UserMessage) else note_content(entry)
                 if content:
-                    self._messages.append(_user_message(content))
+                    self._messages.append(_user_message(self._shown(content)))
             case _:
                 assert_never(entry)
 
@@ -157,7 +188,8 @@ class MessageWriter:
         self._messages.append(message)
 
     def _call(self, entry: FunctionCall) -> dict[str, Any]:
-        function = {"name": function_name(entry.name), "arguments": arguments_text(entry.arguments)}
+        arguments = self._offered.arguments(entry.name, arguments_text(entry.arguments))
+        function = {"name": self._offered.sent(entry.name), "arguments": arguments}
         return {"id": self._dialect.call_id(entry.call_id), "type": "function", "function": function}
 
     def _reasoning(self, run: list[Reasoning]) -> dict[str, Any]:
@@ -186,8 +218,16 @@ class MessageWriter:
     def _result(self, entry: FunctionResult) -> dict[str, Any]:
         content = result_content(entry)
         if not isinstance(content, str):
-            content = "\n".join(self._in_words(part) for part in content)
+            content = "\n".join(self._in_words(part) for part in self._shown(content))
         return {"role": "tool", "tool_call_id": self._dialect.call_id(entry.call_id), "content": content}
+
+    def _shown(self, content: Sequence[Part]) -> tuple[Part, ...]:
+        """The parts, with words in place of the images that the provider does not read."""
+        return tuple(self._image(part.image_url) if isinstance(part, ImagePart) else part for part in content)
+
+    def _image(self, url: str) -> Part:
+        found = image_url(self._lessons, url)
+        return TextPart(found.text) if isinstance(found, Unshown) else ImagePart(found)
 
     def _in_words(self, part: Part) -> str:
         if isinstance(part, TextPart):

@@ -12,10 +12,11 @@ from perdure.models.errors import ModelError
 from perdure.models.gemini_body import build_body
 from perdure.models.gemini_contents import ContentWriter, settled_steps, to_be_answered
 from perdure.models.gemini_lessons import Lessons
-from perdure.models.gemini_names import FunctionNames
 from perdure.models.gemini_reader import GeminiReader
+from perdure.models.images import ImageLessons
 from perdure.models.jsontext import Encoded
 from perdure.models.messages import Entry, ModelEvent, ModelRequest
+from perdure.models.offered import Offered, OfferLessons, OfferRules
 from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream
@@ -36,21 +37,25 @@ class GeminiModel:
     def __init__(self, provider: ProviderSettings, transport: Transport | None = None) -> None:
         self._upstream = Upstream(provider, transport, _path(provider), _key(provider), {})
         self._lessons = Lessons()
+        self._images = ImageLessons()
+        # What its schemas cannot say at their root is said elsewhere.
+        self._offers = OfferLessons(OfferRules(leading_letter=True, plain_root=False))
         # The state is whether anything was written.
         self._histories: SettledHistories[bool] = SettledHistories()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider, settings = self._upstream.provider, self._upstream.settings(request.model)
-        names = FunctionNames(request.tools)
+        offered = Offered(request.tools, self._offers.rules(request.model))
         body = build_body(
             request,
-            self._contents(request, names),
+            self._contents(request, offered),
             self._lessons.rules(request.model),
-            names,
+            offered,
             max_output_tokens=self._upstream.max_output_tokens(request.model),
             enforce_schema=settings.structured_output is not False,
+            parallel_calls=settings.parallel_calls is not False,
         )
-        reader = GeminiReader(provider, request.model, names)
+        reader = GeminiReader(provider, request.model)
         try:
             async with self._upstream.post(body, model=_resource(request.model)) as answer:
                 async for batch in answer:
@@ -60,34 +65,43 @@ class GeminiModel:
                     if reader.is_finished:
                         answer.patience = USAGE_PATIENCE
             for said in reader.close():
-                yield said
+                yield offered.ours(said)
         except ModelError as error:
-            if self._learn(request, names, body, error.message):
+            if self._learn(request, offered, body, error):
                 error.retryable = True
             raise
 
-    def _contents(self, request: ModelRequest, names: FunctionNames) -> Encoded:
+    def _contents(self, request: ModelRequest, offered: Offered) -> Encoded:
         rules = self._lessons.rules(request.model)
         entries = to_be_answered(request.entries)
         return self._histories.write(
-            (request.cache_key, request.model, rules, names.changed),
+            (request.cache_key, request.model, rules, offered.changed),
             replace(request, entries=entries, settled=settled_steps(entries, request.settled)),
             False,
-            lambda part, begun: (self._write(request.model, names, part, begun=begun), begun or bool(part)),
+            lambda part, begun: (
+                self._write(request.model, offered, part, begun=begun),
+                begun or bool(part),
+            ),
         )
 
     def _write(
-        self, model: str, names: FunctionNames, entries: Sequence[Entry], *, begun: bool
+        self, model: str, offered: Offered, entries: Sequence[Entry], *, begun: bool
     ) -> list[dict[str, Any]]:
         rules, refused = self._lessons.rules(model), self._lessons.refused
-        provider = self._upstream.provider.name
-        return ContentWriter(provider, model, rules, names, refused, begun=begun).write(entries)
+        writer = ContentWriter(
+            self._upstream.provider.name, model, rules, offered, refused, begun=begun, images=self._images
+        )
+        return writer.write(entries)
 
     def _learn(
-        self, request: ModelRequest, names: FunctionNames, body: Mapping[str, Any], complaint: str
+        self, request: ModelRequest, offered: Offered, body: Mapping[str, Any], error: ModelError
     ) -> bool:
-        contents = self._write(request.model, names, request.entries, begun=False)
-        learnt = self._lessons.learn(request.model, body, contents, complaint)
+        contents = self._write(request.model, offered, request.entries, begun=False)
+        learnt = (
+            self._lessons.learn(request.model, body, contents, error.message)
+            or (error.status in (400, 422) and self._offers.learn(request.model, error.message))
+            or self._images.learn(request, lambda: contents, error)
+        )
         if learnt:
             # What was written may hold what is refused.
             self._histories = SettledHistories()

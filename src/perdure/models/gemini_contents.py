@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from perdure.models.gemini_family import Rules
 from perdure.models.gemini_lessons import FOREIGN_SIGNATURE, Refused
-from perdure.models.gemini_names import FunctionNames
+from perdure.models.images import ImageLessons, ImageRules, Inline, Linked, Unshown
 from perdure.models.messages import (
     AssistantMessage,
     Entry,
@@ -23,6 +23,7 @@ from perdure.models.messages import (
     TextPart,
     UserMessage,
 )
+from perdure.models.offered import Offered
 from perdure.models.outgoing import (
     NOTE_END,
     NOTE_START,
@@ -40,8 +41,7 @@ Json = dict[str, Any]
 BEGINNING = f"{NOTE_START}\nWhat was said before is not shown.\n{NOTE_END}"
 CONTINUE = ServerNote((TextPart("Go on."),))
 
-_DATA_URL = re.compile(r"data:([^;,]+)((?:;[^;,]+)*?);base64,", re.IGNORECASE)
-_READABLE = {"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}
+_IMAGES = ImageRules(("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"))
 _EXTENSIONS = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "webp": "webp", "heic": "heic", "heif": "heif"}
 
 
@@ -73,16 +73,18 @@ class ContentWriter:
         provider: str,
         model: str,
         rules: Rules,
-        names: FunctionNames,
+        offered: Offered,
         refused: Refused,
         *,
         begun: bool = False,
+        images: ImageLessons | None = None,
     ) -> None:
         """`begun`: there are contents before these, and the last of them is the model's."""
         self._provider = provider
         self._model = model
         self._rules = rules
-        self._names = names
+        self._offered = offered
+        self._lessons = images or ImageLessons()
         self._refused = refused
         self._begun = begun
         self._contents: list[Content] = []
@@ -160,7 +162,8 @@ class ContentWriter:
             yield part | ({"thoughtSignature": signature} if signature else {})
 
     def _call(self, entry: FunctionCall) -> Json:
-        call = {"name": self._names.sent(entry.name), "args": json.loads(arguments_text(entry.arguments))}
+        arguments = self._offered.arguments(entry.name, arguments_text(entry.arguments))
+        call = {"name": self._offered.sent(entry.name), "args": json.loads(arguments)}
         part: Json = {"functionCall": self._identified(entry, call)}
         native = entry.native
         signature = None if native is None else self._signature(native, native.data.get("signature"))
@@ -211,7 +214,7 @@ class ContentWriter:
         text = content if isinstance(content, str) else "\n".join(self._in_words(content, images))
         # Text stays text, whatever it is: as JSON it would lose digits of its numbers.
         response = {"error" if result.failed else "output": text}
-        about = {"name": self._names.sent(call.name), "response": response}
+        about = {"name": self._offered.sent(call.name), "response": response}
         return {"functionResponse": self._identified(call, about)}
 
     def _in_words(self, content: Iterable[Part], images: list[Json]) -> Iterator[str]:
@@ -236,16 +239,16 @@ class ContentWriter:
 
     def _image(self, url: str) -> Json:
         """The image, or what it was: an image that is refused would end the conversation for good."""
-        if url[:5].lower() != "data:":
-            if not self._rules.fetches_images or url in self._refused.urls:
-                return {"text": f"[An image that could not be shown: {url}]"}
-            kind = _kind_of(url)
-            return {"fileData": ({"mimeType": kind} if kind else {}) | {"fileUri": url}}
-        found = _DATA_URL.match(url)
-        kind = found[1].lower() if found else "of an unknown type"
-        if found is None or kind not in _READABLE:
-            return {"text": f"[An image that could not be shown: {kind} is not a type this model reads]"}
-        return {"inlineData": {"mimeType": kind, "data": url[found.end() :]}}
+        match self._lessons.look_at(url, _IMAGES):
+            case Linked(address) if not self._rules.fetches_images or address in self._refused.urls:
+                return {"text": f"[An image that could not be shown: {address}]"}
+            case Linked(address):
+                kind = _kind_of(address)
+                return {"fileData": ({"mimeType": kind} if kind else {}) | {"fileUri": address}}
+            case Inline(kind, data):
+                return {"inlineData": {"mimeType": kind, "data": data}}
+            case Unshown() as unshown:
+                return {"text": unshown.text}
 
 
 def _kind_of(url: str) -> str | None:

@@ -9,7 +9,6 @@ from typing import Any
 from perdure.config.settings import ProviderSettings
 from perdure.models import faults
 from perdure.models.errors import ModelError
-from perdure.models.gemini_names import FunctionNames
 from perdure.models.jsontext import encode
 from perdure.models.messages import (
     CallDone,
@@ -65,10 +64,9 @@ class GeminiReader:
     Feed `read` until the stream ends, then take what `close` holds back: the whole outputs.
     """
 
-    def __init__(self, provider: ProviderSettings, model: str, names: FunctionNames) -> None:
+    def __init__(self, provider: ProviderSettings, model: str) -> None:
         self._provider = provider
         self._model = model
-        self._names = names
         self._next = 0
         self._texts: list[Text] = []
         self._text: Text | None = None
@@ -198,7 +196,7 @@ class GeminiReader:
         self._calls.append(
             CallDone(
                 self._take_ordinal(),
-                self._names.ours(name) if isinstance(name, str) else "",
+                name if isinstance(name, str) else "",
                 encode({} if arguments is None else arguments).decode(),
                 self._native(data),
             )

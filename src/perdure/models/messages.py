@@ -219,7 +219,8 @@ ModelEvent = TextDelta | ReasoningDelta | MessageDone | ReasoningDone | CallDone
 class Capabilities:
     """What the harness needs to know of a model; sizes in tokens.
 
-    `compacts`: its provider compacts histories itself, and its adapter is a `CompactingModel`.
+    `parallel_calls`: it may make several calls in one answer. `compacts`: its provider compacts histories
+    itself, and its adapter is a `CompactingModel`.
     """
 
     context_window: int | None = None
@@ -227,6 +228,7 @@ class Capabilities:
     efforts: tuple[Effort, ...] | None = None
     images: bool = True
     native_output_schema: bool = True
+    parallel_calls: bool = True
     service_tiers: tuple[str, ...] | None = None
     compacts: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -116,6 +116,20 @@ def root_object(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **parameters}
 
 
+def one_call_at_a_time(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with every result right behind its call, as if no two calls had been made at once."""
+    results = {entry.call_id: entry for entry in entries if isinstance(entry, FunctionResult)}
+    ordered: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry, FunctionCall):
+            ordered.append(entry)
+            if (result := results.pop(entry.call_id, None)) is not None:
+                ordered.append(result)
+        elif not isinstance(entry, FunctionResult) or entry.call_id in results:
+            ordered.append(entry)
+    return ordered
+
+
 def results_next_to_calls(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with whatever stands between the calls of a step and their results moved behind them."""
     ordered: list[Entry] = []

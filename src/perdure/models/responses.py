@@ -8,7 +8,9 @@ from typing import Any
 
 from perdure.config.settings import ProviderSettings
 from perdure.models.errors import ModelError
+from perdure.models.images import ImageLessons
 from perdure.models.messages import CompactedHistory, Entry, Finished, ModelEvent, ModelRequest
+from perdure.models.offered import Offered, OfferLessons, OfferRules
 from perdure.models.responses_body import InputWriter, build_body
 from perdure.models.responses_compaction import BELOW, compact_body, read_compaction
 from perdure.models.responses_reader import ResponseReader
@@ -20,6 +22,8 @@ OWN_FIELDS = {
     # Models without reasoning refuse to encrypt what they do not have.
     "include": re.compile(r"encrypted content is not supported|param: include", re.IGNORECASE),
     "prompt_cache_key": re.compile("prompt_cache_key"),
+    # Models that never make several calls at once do not know the wish.
+    "parallel_tool_calls": re.compile("parallel_tool_calls"),
 }
 # Items of its own that a provider no longer reads: after a change of keys, or kept nowhere.
 ITEMS_REFUSED = re.compile(
@@ -42,21 +46,26 @@ class ResponsesModel:
     def __init__(self, provider: ProviderSettings, transport: Transport | None = None) -> None:
         self._upstream = Upstream(provider, transport, "/responses", bearer(provider), OWN_FIELDS)
         self._refused: set[str] = set()
+        self._images = ImageLessons()
+        self._offers = OfferLessons(OfferRules())
         self._histories: SettledHistories[frozenset[str]] = SettledHistories()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        provider = self._upstream.provider
+        provider, settings = self._upstream.provider, self._upstream.settings(request.model)
+        offered = Offered(request.tools, self._offers.rules(request.model))
         body = build_body(
             request,
             provider.name,
             written_input=self._histories.write(
-                (request.cache_key, request.model),
+                (request.cache_key, request.model, offered.changed),
                 request,
                 frozenset(),
-                lambda *part: self._write(request.model, *part),
+                lambda part, sent: self._write(request.model, part, sent, offered),
             ),
+            offered=offered,
             max_output_tokens=self._upstream.max_output_tokens(request.model),
-            enforce_schema=self._upstream.settings(request.model).structured_output is not False,
+            enforce_schema=settings.structured_output is not False,
+            parallel_calls=settings.parallel_calls is not False,
         )
         reader = ResponseReader(provider, request.model)
         try:
@@ -68,11 +77,11 @@ class ResponsesModel:
                     if reader.is_finished:
                         break
         except ModelError as error:
-            if ITEMS_REFUSED.search(error.message) and self._refuse_items(request):
+            if self._learn(request, offered, error):
                 error.retryable = True
             raise
         for said in reader.close():
-            yield said
+            yield offered.ours(said)
 
     async def compact(self, request: ModelRequest) -> tuple[CompactedHistory, Finished]:
         """The provider's own compaction of the request's entries, and what it took.
@@ -91,10 +100,30 @@ class ResponsesModel:
         return read_compaction(self._upstream.provider, request.model, found[0] if found else None)
 
     def _write(
-        self, model: str, entries: Sequence[Entry], sent: frozenset[str]
+        self,
+        model: str,
+        entries: Sequence[Entry],
+        sent: frozenset[str],
+        offered: Offered | None = None,
     ) -> tuple[list[dict[str, Any]], frozenset[str]]:
-        writer = InputWriter(self._upstream.provider.name, model, self._refused, sent)
+        provider = self._upstream.provider.name
+        writer = InputWriter(provider, model, self._refused, sent, offered=offered, images=self._images)
         return writer.write(entries), frozenset(writer.sent)
+
+    def _learn(self, request: ModelRequest, offered: Offered, error: ModelError) -> bool:
+        """Take a refused request into account; whether the next one will be different."""
+        if ITEMS_REFUSED.search(error.message):
+            return self._refuse_items(request)
+        if error.status not in (400, 422):
+            return False
+        if self._offers.learn(request.model, error.message):
+            return True
+        learnt = self._images.learn(
+            request, lambda: self._write(request.model, request.entries, frozenset(), offered)[0], error
+        )
+        if learnt:
+            self._histories = SettledHistories()
+        return learnt
 
     def _refuse_items(self, request: ModelRequest) -> bool:
         """Remember the provider's own items of a request as refused; whether there were any."""

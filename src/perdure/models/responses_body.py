@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
+from perdure.models.images import ImageLessons, ImageRules, Inline, Linked, Unshown
 from perdure.models.jsontext import Encoded
 from perdure.models.messages import (
     AssistantMessage,
@@ -21,19 +22,20 @@ from perdure.models.messages import (
     TextPart,
     UserMessage,
 )
+from perdure.models.offered import Offered, OfferRules
 from perdure.models.outgoing import (
     arguments_text,
     call_id,
-    function_name,
     note_content,
     result_content,
-    root_object,
     with_schema,
     written,
 )
+from perdure.models.schema_sent import sendable
 from perdure.models.strictness import fits_strict_mode
 
 MAX_CACHE_KEY = 64
+OPENAI_IMAGES = ImageRules(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 
 def build_body(
@@ -42,8 +44,10 @@ def build_body(
     *,
     refused: Container[str] = frozenset(),
     written_input: Encoded | None = None,
+    offered: Offered | None = None,
     max_output_tokens: int | None = None,
     enforce_schema: bool = True,
+    parallel_calls: bool = True,
 ) -> dict[str, Any]:
     """Everything one model call needs: nothing is stored at the provider, nothing is referred to.
 
@@ -51,16 +55,20 @@ def build_body(
         provider: the configured provider's name; native data of others is left out.
         refused: ids of items that the provider does not take back.
         written_input: the entries, if they are written already.
+        offered: the functions as the provider takes them.
         max_output_tokens: limit of the answer, if one is configured.
         enforce_schema: False asks for `output_schema` in words instead.
+        parallel_calls: False asks for one call at a time.
     """
+    offered = offered or Offered(request.tools, OfferRules())
     instructions = request.instructions
     schema = request.output_schema
     if schema is not None and not enforce_schema:
         instructions, schema = with_schema(instructions, schema), None
     body: dict[str, Any] = {
         "model": request.model,
-        "input": written_input or InputWriter(provider, request.model, refused).write(request.entries),
+        "input": written_input
+        or InputWriter(provider, request.model, refused, offered=offered).write(request.entries),
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -68,13 +76,16 @@ def build_body(
     if instructions:
         body["instructions"] = instructions
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [_tool(spec) for spec in offered.tools]
+        if not parallel_calls:
+            body["parallel_tool_calls"] = False
     text: dict[str, Any] = {}
     if schema is not None:
+        schema = sendable(schema, str)
         text["format"] = {
             "type": "json_schema",
             "name": "output",
-            "schema": dict(schema),
+            "schema": schema,
             "strict": fits_strict_mode(schema),
         }
     if request.verbosity != "medium":
@@ -97,12 +108,23 @@ def _tool(spec: FunctionSpec) -> dict[str, Any]:
         "type": "function",
         "name": spec.name,
         "description": spec.description,
-        "parameters": root_object(spec.parameters),
+        "parameters": spec.parameters,
         "strict": False,
     }
     if not spec.description:
         del tool["description"]
     return tool
+
+
+def image_url(images: ImageLessons, url: str) -> str | Unshown:
+    """The address or data URL of an image that OpenAI's protocols read, or why there is none."""
+    match images.look_at(url, OPENAI_IMAGES):
+        case Inline(kind, data):
+            return f"data:{kind};base64,{data}"
+        case Linked(address):
+            return address
+        case Unshown() as unshown:
+            return unshown
 
 
 class InputWriter:
@@ -118,10 +140,15 @@ class InputWriter:
         model: str,
         refused: Container[str] = frozenset(),
         sent: Iterable[str] = (),
+        *,
+        offered: Offered | None = None,
+        images: ImageLessons | None = None,
     ) -> None:
         self._provider = provider
         self._model = model
         self._refused = refused
+        self._offered = offered or Offered((), OfferRules())
+        self._images = images or ImageLessons()
         self.sent = set(sent)
 
     def write(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -167,9 +194,9 @@ class InputWriter:
     def _item(self, entry: Entry) -> dict[str, Any]:
         match entry:
             case UserMessage():
-                return _message(written(entry.content))
+                return self._message(written(entry.content))
             case ServerNote():
-                return _message(note_content(entry))
+                return self._message(note_content(entry))
             case AssistantMessage():
                 return self._assistant_message(entry)
             case FunctionCall():
@@ -177,15 +204,16 @@ class InputWriter:
                     "type": "function_call",
                     **self._own_id(entry.native),
                     "call_id": call_id(entry.call_id),
-                    "name": function_name(entry.name),
-                    "arguments": arguments_text(entry.arguments),
+                    "name": self._offered.sent(entry.name),
+                    "arguments": self._offered.arguments(entry.name, arguments_text(entry.arguments)),
                 }
             case FunctionResult():
                 content = result_content(entry)
+                output = content if isinstance(content, str) else self._parts(content)
                 return {
                     "type": "function_call_output",
                     "call_id": call_id(entry.call_id),
-                    "output": content if isinstance(content, str) else [_part(part) for part in content],
+                    "output": output,
                 }
             case Reasoning():
                 raise AssertionError("reasoning is written with its follower")
@@ -203,6 +231,23 @@ class InputWriter:
         if entry.phase and native and native.provider == self._provider and native.data.get("phase"):
             item["phase"] = entry.phase
         return item
+
+    def _message(self, content: Sequence[Part]) -> dict[str, Any]:
+        return {"type": "message", "role": "user", "content": self._parts(content)}
+
+    def _parts(self, content: Sequence[Part]) -> list[dict[str, Any]]:
+        return [self._part(part) for part in content]
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        match part:
+            case TextPart():
+                return {"type": "input_text", "text": part.text}
+            case ImagePart():
+                url = image_url(self._images, part.image_url)
+                if isinstance(url, Unshown):
+                    return {"type": "input_text", "text": url.text}
+                return {"type": "input_image", "image_url": url, "detail": "auto"}
+        assert_never(part)
 
     def _own_id(self, native: Native | None) -> dict[str, Any]:
         if native is None or not self._is_own(native):
@@ -226,16 +271,3 @@ def _is_empty(entry: Entry) -> bool:
         case AssistantMessage():
             return not entry.text
     return False
-
-
-def _message(content: Sequence[Part]) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": [_part(part) for part in content]}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    match part:
-        case TextPart():
-            return {"type": "input_text", "text": part.text}
-        case ImagePart():
-            return {"type": "input_image", "image_url": part.image_url, "detail": "auto"}
-    assert_never(part)

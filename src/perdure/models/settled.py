@@ -23,7 +23,7 @@ Write = Callable[[Sequence[Entry], S], tuple[list[dict[str, Any]], S]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled(Generic[S]):
+class Settled(Generic[S]):
     """JSON of the first entries, without brackets, and the writer's state behind them."""
 
     entries: tuple[Entry, ...]
@@ -39,7 +39,7 @@ class SettledHistories(Generic[S]):
 
     def __init__(self, holds: Callable[[S, S], bool] = lambda _before, _after: True) -> None:
         self._holds = holds
-        self._kept: OrderedDict[Hashable, _Settled[S]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Settled[S]] = OrderedDict()
         self._size = 0
 
     def write(self, key: Hashable, request: ModelRequest, start: S, write: Write[S]) -> Encoded:
@@ -50,22 +50,27 @@ class SettledHistories(Generic[S]):
             start: the state of a writer that has written nothing.
             write: turns entries behind a state into JSON objects, and the state behind them.
         """
-        base = self._take(key, request.entries) or _Settled((), b"", start)
+        base = self.settle(key, request, start, write)
+        items, state = write(request.entries[len(base.entries) :], base.state)
+        if not self._holds(base.state, state):
+            return Encoded(encode(write(request.entries, start)[0]))
+        return Encoded(b"[%b]" % joined(base.data, items))
+
+    def settle(self, key: Hashable, request: ModelRequest, start: S, write: Write[S]) -> Settled[S]:
+        """Only the settled entries of a request; see `write`."""
+        base = self._take(key, request.entries) or Settled((), b"", start)
         if request.settled > len(base.entries):
             settled = request.entries[: request.settled]
             items, state = write(settled[len(base.entries) :], base.state)
             if self._holds(base.state, state):
-                base = _Settled(settled, _joined(base.data, items), state)
+                base = Settled(settled, joined(base.data, items), state)
             else:
                 items, state = write(settled, start)
-                base = _Settled(settled, _joined(b"", items), state)
+                base = Settled(settled, joined(b"", items), state)
         self._keep(key, base)
-        items, state = write(request.entries[len(base.entries) :], base.state)
-        if not self._holds(base.state, state):
-            return Encoded(encode(write(request.entries, start)[0]))
-        return Encoded(b"[%b]" % _joined(base.data, items))
+        return base
 
-    def _take(self, key: Hashable, entries: tuple[Entry, ...]) -> _Settled[S] | None:
+    def _take(self, key: Hashable, entries: tuple[Entry, ...]) -> Settled[S] | None:
         found = self._kept.pop(key, None)
         if found is None:
             return None
@@ -73,7 +78,7 @@ class SettledHistories(Generic[S]):
         # Entries are compared by identity first: this costs little where nothing has changed.
         return found if entries[: len(found.entries)] == found.entries else None
 
-    def _keep(self, key: Hashable, settled: _Settled[S]) -> None:
+    def _keep(self, key: Hashable, settled: Settled[S]) -> None:
         if not settled.entries or len(settled.data) > KEPT_BYTES:
             return
         self._kept[key] = settled
@@ -83,6 +88,7 @@ class SettledHistories(Generic[S]):
             self._size -= len(oldest.data)
 
 
-def _joined(data: bytes, items: list[dict[str, Any]]) -> bytes:
+def joined(data: bytes, items: list[dict[str, Any]]) -> bytes:
+    """The JSON of the elements of two lists, without brackets."""
     more = encode(items)[1:-1]
     return b"%b,%b" % (data, more) if data and more else data or more

@@ -79,9 +79,15 @@ def reconcile(
     if calls is not None:
         found += [*_journal(view)]
     if ledger is not None:
-        found += [*_ledger(view, ledger)]
-    if keeps_pins and isinstance(ledger, LedgerRecord):
-        found += [*_pins(facts, ledger)]
+        pins = [*_pins(facts, ledger)] if keeps_pins and isinstance(ledger, LedgerRecord) else []
+        missed = {pin.field for pin in pins}
+        # A fact that is missing says already that the model may not see the id.
+        found += [
+            drift
+            for drift in _ledger(view, ledger)
+            if drift.kind != "id_not_in_context" or drift.field not in missed
+        ]
+        found += pins
     return found
 
 

@@ -45,7 +45,6 @@ class Session(Generic[OutputT_co]):
         sessions: where it lives.
         agent: who answers, and whose functions answer its calls.
         ledger_type: what its ledger is typed by, if that was said.
-        pins: the facts that its server keeps for its ledger.
     """
 
     def __init__(

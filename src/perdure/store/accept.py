@@ -91,7 +91,7 @@ class _Admission:
         self.session = session
         self.effective = False
         self.settled = False
-        self._cancelling = any(row["kind"] == "cancel" for row in session.inbox())
+        self._cancelling = session.is_cancelling()
 
     def admit(self, event: InputEvent, param: str) -> None:
         match event:

@@ -157,22 +157,40 @@ def share(document: Any, kept: dict[str, str]) -> tuple[Any, int]:
     return _replaced(document, take), found
 
 
-def _replaced(value: Any, replace: Callable[[str, Place], Any], place: Place = ()) -> Any:
+def _replaced(value: Any, replace: Callable[[str, Place], Any]) -> Any:
     """A JSON value with its large texts replaced; what holds none is not copied."""
+    return _walked(value, replace, ()) if _may_hold_large(value) else value
+
+
+def _walked(value: Any, replace: Callable[[str, Place], Any], place: Place) -> Any:
     if isinstance(value, str):
         return replace(value, place) if _is_large(value) else value
     if isinstance(value, dict):
-        changed = None
-        for key, inner in value.items():
-            new = _replaced(inner, replace, (*place, key))
-            if new is not inner:
-                changed = changed or dict(value)
-                changed[key] = new
-        return changed or value
+        made = {key: _walked(inner, replace, (*place, key)) for key, inner in value.items()}
+        return made if any(made[key] is not inner for key, inner in value.items()) else value
     if isinstance(value, list | tuple):
-        made = [_replaced(inner, replace, (*place, index)) for index, inner in enumerate(value)]
-        return made if any(new is not old for new, old in zip(made, value, strict=True)) else value
+        parts = [_walked(inner, replace, (*place, index)) for index, inner in enumerate(value)]
+        return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
     return value
+
+
+def _may_hold_large(value: Any) -> bool:
+    """Quickly, for almost every document is small."""
+    kind = type(value)
+    if kind is str:
+        return len(value) >= LARGE_URL
+    if kind is dict:
+        value = value.values()
+    elif kind is not list and kind is not tuple:
+        return False
+    for inner in value:
+        kind = type(inner)
+        if kind is str:
+            if len(inner) >= LARGE_URL:
+                return True
+        elif (kind is dict or kind is list or kind is tuple) and _may_hold_large(inner):
+            return True
+    return False
 
 
 def _is_large(text: str) -> bool:

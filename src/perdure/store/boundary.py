@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.store.accept import add_user_item, start_turn
-from perdure.store.endings import close_torn_items, drop_calls, end_turn, interrupt, take_input
+from perdure.store.endings import drop_calls, end_turn, interrupt, take_input
 from perdure.store.locked import LockedSession
 from perdure.store.policy import DEFAULT, Policy
 from perdure.store.reports import REPORT, apply_reports
 from perdure.store.rows import TERMINAL, CallRow, Config, ItemRow, SubagentRow, TurnRow
-from perdure.store.spending import NOTHING, Tally, count_interrupted, release, reserve
-from perdure.store.tx import TurnRecovered, Tx
-from perdure.store.waits import is_waiting, settle_waits
+from perdure.store.spending import NOTHING, Tally, reserve
+from perdure.store.waits import first_deadline, is_waiting, settle_waits
 from perdure.wire import events as wire
 from perdure.wire.turns import TurnErrorCode
 
@@ -85,77 +84,6 @@ class Boundary:
     children: tuple[SubagentRow, ...] = ()
 
 
-def claim(tx: Tx, session_id: str, *, owner: str, policy: Policy = DEFAULT) -> Boundary | None:
-    """Become the session's owner and pass the root's first boundary; None when no agent has anything to do.
-
-    Whoever accepts input holds the session's lock until its commit, which the wake is part of. So a claim
-    that a wake leads to sees the input, however early the wake was heard of. `woken` names the subagents
-    that have an unfinished turn.
-
-    Args:
-        owner: the worker that the session names from now on, until it waits or is idle.
-
-    Raises:
-        SessionGone: it was deleted meanwhile.
-    """
-    session = LockedSession.lock(tx, session_id)
-    if session.status == "failed":
-        return None
-    turn = session.turn()
-    due = session.row["wake_at"] is not None and session.row["wake_at"] <= tx.now_us
-    if not session.row["subagents_running"]:
-        if turn is None and not starting(session.inbox()):
-            return None
-        # Messages to a waiting turn are applied behind its results.
-        waiting = turn is not None and turn.status == "waiting" and not due
-        if waiting and all(row["kind"] in ("message", REPORT) for row in session.inbox()):
-            return None
-    session.row["epoch"] += 1
-    session.row["owner"] = owner
-    if turn is not None and turn.status == "queued":
-        # What the API recorded with the turn is new to its owner.
-        session.note_items(turn)
-    running = [each for each in session.subagents() if each.turn_id is not None]
-    take_up_torn(session)
-    turn = session.turn()
-    session.woken.update(each.id for each in running)
-    return pass_boundary(session, session.root, turn, policy=policy)
-
-
-def take_up_torn(session: LockedSession) -> None:
-    """Close what the owner before left in the middle of a step, and count the calls that it broke off.
-
-    It broke off a model call, or was about to make one: it is counted, so that the repeated step is told
-    apart from it and a server that dies again and again has a ceiling.
-    """
-    agents = [session.root, *(each.id for each in session.subagents() if each.turn_id is not None)]
-    turns = [turn for agent in agents if (turn := session.turn(agent)) is not None]
-    torn = [turn for turn in turns if turn.status == "in_progress" and not is_waiting(session, turn)]
-    count_interrupted(session, torn or turns[:1])
-    for turn in torn:
-        close_torn_items(session, turn)
-        session.tx.announcements.append(TurnRecovered(session.id))
-        turn = session.turn(turn.agent_id) or turn
-        session.update_turn(turn, model_calls=turn.model_calls + 1)
-
-
-def look(tx: Tx, lease: Lease, agent_id: str, *, policy: Policy = DEFAULT, unbegun: int = 0) -> Boundary:
-    """Pass a boundary of an agent that makes no step now, because something happened that concerns it.
-
-    Args:
-        unbegun: how many calls the agent's last boundary asked for that were never begun.
-
-    Raises:
-        Fenced, SessionGone: the lease is no longer good.
-    """
-    session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
-    release(session, unbegun)
-    turn = session.turn(agent_id)
-    if turn is not None and turn.status == "queued":
-        session.note_items(turn)
-    return pass_boundary(session, agent_id, turn, policy=policy)
-
-
 def starting(rows: Sequence[InboxRow], *, reports_wake: bool = False) -> list[InboxRow]:
     """The input that begins a turn of an idle agent: all but reports, unless the settings say so."""
     return [row for row in rows if row["kind"] != REPORT or reports_wake]
@@ -184,7 +112,7 @@ def pass_boundary(
         rest = [row for row in session.inbox() if row["pos"] > cancels[-1] or row["kind"] == REPORT]
         # Reports of those that the cancel stopped are no reason to begin anew.
         state, turn = _next_turn(session, agent_id, rest, goes_on=goes_on, is_said=True)
-    elif not is_root and turn is not None and _is_cancelled(session):
+    elif not is_root and turn is not None and session.is_cancelling():
         # The root's boundary ends this turn with its own: nothing is begun meanwhile.
         state, goes_on = "waiting", False
     elif turn is None or ending is not None:
@@ -196,6 +124,7 @@ def pass_boundary(
             _call_up_root(session)
     else:
         state, turn = _continue(session, turn, rows, policy)
+    _set_alarm(session, is_root=is_root)
     is_reserved = state == "run" and goes_on
     if is_reserved:
         reserve(session)
@@ -222,15 +151,22 @@ def pass_boundary(
     )
 
 
+def _set_alarm(session: LockedSession, *, is_root: bool) -> None:
+    """Let the session be looked at when the first wait of any of its agents has to end."""
+    first = first_deadline(session)
+    if not is_root and session.status != "requires_action":
+        # Nothing else is timed.
+        session.row["wake_at"] = first
+    elif first is not None:
+        known = session.row["wake_at"]
+        session.row["wake_at"] = first if known is None else min(first, known)
+
+
 def _is_at_rest(session: LockedSession) -> bool:
     """Whether no agent of the session has anything to do."""
     if session.row["subagents_running"]:
         return False
     return session.row["turn_id"] is None or session.status == "requires_action"
-
-
-def _is_cancelled(session: LockedSession) -> bool:
-    return any(row["kind"] == "cancel" for row in session.inbox())
 
 
 def _continue(
@@ -239,7 +175,7 @@ def _continue(
     """Results first; while calls are open or subagents are waited for, messages stay in the inbox."""
     results = [row for row in rows if row["kind"] == "result"]
     _apply_results(session, turn, results)
-    waits_until = settle_waits(session, turn, rows)
+    settle_waits(session, turn, rows)
     owed = []
     if turn.subagent_id is None:
         owed = [call for call in session.calls("open") if not call.is_async and call.turn_id == turn.id]
@@ -259,15 +195,12 @@ def _continue(
         changed = session.status != "requires_action" or bool(results)
         turn = session.update_turn(turn, status="waiting") if turn.status != "waiting" else turn
         session.row["status"] = "requires_action"
-        session.row["wake_at"] = min((at for at in (deadline, waits_until) if at is not None), default=None)
+        session.row["wake_at"] = deadline
         if changed:
             session.say_session(wire.SessionRequiresAction)
         return "waiting", turn
-    if waits_until is not None:
-        turn = _set_running(session, turn)
-        known = session.row["wake_at"]
-        session.row["wake_at"] = waits_until if known is None else min(known, waits_until)
-        return "waiting", turn
+    if is_waiting(session, turn):
+        return "waiting", _set_running(session, turn)
     _apply_messages(session, turn, rows)
     return "run", _set_running(session, turn)
 

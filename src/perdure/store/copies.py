@@ -16,9 +16,11 @@ from sqlalchemy import Connection, Engine, func, select, text
 
 from perdure.store.engine import StoreError, open_engine, reachable
 from perdure.store.migrate import HEAD, current_revision, migrate
-from perdure.store.tables import agents, api_keys, metadata, sessions, workers
+from perdure.store.tables import agents, api_keys, blobs, metadata, sessions, workers
 
 ROWS = 500
+# Of a table whose rows may have megabytes each.
+FEW_ROWS = 8
 # Which processes run is not part of the data.
 TABLES = tuple(table for table in metadata.sorted_tables if table is not workers)
 
@@ -109,6 +111,7 @@ def _require_empty(conn: Connection) -> None:
 
 def _copy(reading: Connection, writing: Connection) -> None:
     for table in TABLES:
-        result = reading.execution_options(yield_per=ROWS).execute(select(table))
+        size = FEW_ROWS if table is blobs else ROWS
+        result = reading.execution_options(yield_per=size).execute(select(table))
         for part in result.mappings().partitions():
             writing.execute(table.insert(), [dict(row) for row in part])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from perdure.store.boundary import pass_boundary, take_up_torn
+from perdure.store.boundary import pass_boundary
+from perdure.store.claims import take_up_torn
 from perdure.store.engine import now_us
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.spending import release
@@ -105,7 +106,7 @@ def settle_cancel(tx: Tx, session_id: str, lease_us: int) -> bool:
         session = LockedSession.lock(tx, session_id)
     except SessionGone:
         return True
-    if not any(row["kind"] == "cancel" for row in session.inbox()):
+    if not session.is_cancelling():
         return True
     # Under the lock: a worker that comes to life meanwhile finds the turn ended.
     if live_workers(tx.conn, lease_us):

@@ -135,6 +135,12 @@ class LockedSession(Speaker):
             rows = [row for row in rows if row["agent_id"] == wanted]
         return self._blobs.whole(rows, "payload")
 
+    def is_cancelling(self) -> bool:
+        """Whether an accepted cancel waits in the inbox."""
+        if not self.row["inbox_count"]:
+            return False
+        return any(row["kind"] == "cancel" for row in hot.INBOX.fetch(self.tx.conn, {"session_id": self.id}))
+
     def note_items(self, turn: TurnRow) -> None:
         """Count the items of a turn as changed by this transaction."""
         found = hot.TURN_ITEMS.fetch(self.tx.conn, {"turn_id": turn.id})

@@ -13,10 +13,18 @@ from sqlalchemy import Connection, Row, select
 
 from perdure.store.blobs import item_rows
 from perdure.store.configs import load_config
-from perdure.store.rows import ItemRow, TurnRow, call_row, session_resource, turn_row
+from perdure.store.rows import (
+    ItemRow,
+    SubagentRow,
+    TurnRow,
+    call_row,
+    session_resource,
+    subagent_row,
+    turn_row,
+)
 from perdure.store.sessions import find_session
 from perdure.store.speaking import event_id
-from perdure.store.tables import calls, events, items, turns
+from perdure.store.tables import calls, events, items, subagents, turns
 from perdure.store.tx import Tx
 from perdure.wire import events as wire
 from perdure.wire.errors import ErrorBody, InvalidRequest
@@ -41,6 +49,11 @@ _TURN_KINDS: dict[str, type[wire.TurnStateEvent]] = {
     "agent.session.turn.completed": wire.TurnCompleted,
     "agent.session.turn.failed": wire.TurnFailed,
     "agent.session.turn.cancelled": wire.TurnCancelled,
+}
+_SUBAGENT_KINDS: dict[str, type[wire.SubagentStateEvent]] = {
+    "agent.session.subagent.created": wire.SubagentCreated,
+    "agent.session.subagent.active": wire.SubagentActive,
+    "agent.session.subagent.closed": wire.SubagentClosed,
 }
 
 
@@ -150,6 +163,7 @@ class _Rebuild:
         self._session = dict(session._mapping)
         self._items: dict[str, ItemRow | None] = {}
         self._turns: dict[str, TurnRow | None] = {}
+        self._subagents: dict[str, SubagentRow | None] = {}
 
     def expect(self, stretch: Iterable[Sequence[Entry]]) -> None:
         """Read the items that stored transactions refer to, all at once."""
@@ -164,6 +178,8 @@ class _Rebuild:
             return self._session_event(_SESSION_KINDS[kind], entry, identity)
         if kind in _TURN_KINDS:
             return self._turn_event(_TURN_KINDS[kind], entry, identity)
+        if kind in _SUBAGENT_KINDS:
+            return self._subagent_event(_SUBAGENT_KINDS[kind], entry, identity)
         if kind == "error":
             error = ErrorBody(type=error_type(entry["error"]["code"]), **entry["error"])
             return wire.SessionError(event_id=identity, session_id=self._session["id"], error=error)
@@ -197,6 +213,15 @@ class _Rebuild:
             fields["usage"] = fields["turn"].usage
         return kind(event_id=identity, **fields)
 
+    def _subagent_event(
+        self, kind: type[wire.SubagentStateEvent], entry: Entry, identity: str
+    ) -> wire.Event | None:
+        subagent = self._subagent(entry["subagent"])
+        if subagent is None:
+            return None
+        then = replace(subagent, status=entry["status"], closed_us=entry["closed_us"])
+        return kind(event_id=identity, subagent=then.resource)
+
     def _item_event(self, kind: str, entry: Entry, item: ItemRow, identity: str) -> wire.Event | None:
         where: dict[str, Any] = {
             "event_id": identity,
@@ -229,6 +254,12 @@ class _Rebuild:
             row = self._conn.execute(select(turns).where(turns.c.id == turn_id)).first()
             self._turns[turn_id] = None if row is None else turn_row(row)
         return self._turns[turn_id]
+
+    def _subagent(self, subagent_id: str) -> SubagentRow | None:
+        if subagent_id not in self._subagents:
+            row = self._conn.execute(select(subagents).where(subagents.c.id == subagent_id)).first()
+            self._subagents[subagent_id] = None if row is None else subagent_row(row)
+        return self._subagents[subagent_id]
 
 
 def _part_event(kind: str, where: Mapping[str, Any], index: int, item: ItemRow) -> wire.Event | None:

@@ -165,10 +165,6 @@ def turn_row(row: Row[Any]) -> TurnRow:
     return TurnRow(**row._mapping)
 
 
-def item_row(row: Row[Any]) -> ItemRow:
-    return ItemRow(**row._mapping)
-
-
 def subagent_row(row: Row[Any]) -> SubagentRow:
     return SubagentRow(**row._mapping)
 

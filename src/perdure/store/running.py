@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, or_, select
 
 from perdure.config.prices import NANO
 from perdure.store.configs import load_config
 from perdure.store.pages import PageRequest, Rows, fetch_page
+from perdure.store.rows import SubagentRow, TurnRow, subagent_row, turn_row
 from perdure.store.spending import NOTHING, Tally
-from perdure.store.tables import sessions, turns, workers
+from perdure.store.tables import sessions, subagents, turns, workers
 from perdure.wire.sessions import SessionStatus
 from perdure.wire.turns import TurnStatus
 from perdure.wire.usage import TokenUsage
+
+BUSY: tuple[SessionStatus, ...] = ("in_progress", "requires_action")
 
 
 class RunningTurn(BaseModel):
@@ -32,6 +35,30 @@ class RunningTurn(BaseModel):
     tool_calls: int
     usage: TokenUsage | None
 
+    @classmethod
+    def of(cls, turn: TurnRow) -> RunningTurn:
+        return cls(
+            id=turn.id,
+            status=turn.status,
+            created_at=_seconds(turn.created_us),
+            started_at=None if turn.started_us is None else _seconds(turn.started_us),
+            active_seconds=round(turn.active_us / 1e6, 3),
+            model_calls=turn.model_calls,
+            tool_calls=turn.tool_calls,
+            usage=None if turn.usage is None else TokenUsage.model_validate(turn.usage),
+        )
+
+
+class RunningSubagent(BaseModel):
+    """A subagent that has an unfinished turn."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    parent_agent_id: str
+    name: str
+    turn: RunningTurn
+
 
 class SessionOwner(BaseModel):
     """The worker that runs a session, or ran it when it died: its process, as far as that is known."""
@@ -46,6 +73,7 @@ class SessionOwner(BaseModel):
 class SessionActivity(BaseModel):
     """One session at a glance. `owned`: this process runs it now; `inbox`: inputs not yet applied.
 
+    `turn` is the root agent's; `subagents` are those that run, which they may do in an idle session.
     `cost` is estimated, in the currency of the prices; null when nothing is known of it.
     """
 
@@ -62,22 +90,23 @@ class SessionActivity(BaseModel):
     usage: TokenUsage | None
     cost: float | None
     turn: RunningTurn | None
+    subagents: list[RunningSubagent]
     owner: SessionOwner | None
     owned: bool = False
 
 
 def list_activity(
-    conn: Connection, project_id: str, statuses: Sequence[str], page: PageRequest
+    conn: Connection, project_id: str, statuses: Sequence[str] | None, page: PageRequest
 ) -> Rows[SessionActivity]:
-    """Sessions in any of `statuses`, by creation."""
-    columns = [column.label(f"now_{column.name}") for column in turns.c]
+    """Sessions in any of `statuses`, by creation; None: those of which any agent has something to do."""
     query = (
-        select(sessions, workers.c.host, workers.c.pid, *columns)
-        .join(turns, turns.c.id == sessions.c.turn_id, isouter=True)
+        select(sessions, workers.c.host, workers.c.pid)
         .join(workers, workers.c.id == sessions.c.owner, isouter=True)
         .where(sessions.c.project_id == project_id)
     )
-    visible = sessions.c.deleted_us.is_(None) & sessions.c.status.in_(statuses)
+    wanted: ColumnElement[bool] = sessions.c.status.in_(BUSY if statuses is None else statuses)
+    if statuses is None:
+        wanted = or_(wanted, sessions.c.subagents_running > 0)
     keys = (sessions.c.created_us, sessions.c.id)
     return fetch_page(
         conn,
@@ -86,27 +115,17 @@ def list_activity(
         sessions.c.id,
         page,
         lambda row: _activity(conn, dict(row._mapping)),
-        visible=visible,
+        visible=sessions.c.deleted_us.is_(None) & wanted,
     )
 
 
-def _activity(conn: Connection, row: dict[str, object]) -> SessionActivity:
-    config = load_config(conn, row, row["config_version"])  # type: ignore[arg-type]
-    turn = None
-    if row["turn_id"] is not None:
-        turn = RunningTurn(
-            id=row["turn_id"],
-            status=row["now_status"],
-            created_at=_seconds(row["now_created_us"]),
-            started_at=None if row["now_started_us"] is None else _seconds(row["now_started_us"]),
-            active_seconds=round(int(row["now_active_us"]) / 1e6, 3),  # type: ignore[call-overload]
-            model_calls=row["now_model_calls"],
-            tool_calls=row["now_tool_calls"],
-            usage=row["now_usage"],
-        )
+def _activity(conn: Connection, row: dict[str, Any]) -> SessionActivity:
+    config = load_config(conn, row, row["config_version"])
     owner = None
     if row["owner"] is not None:
         owner = SessionOwner(id=row["owner"], host=row["host"], pid=row["pid"])
+    at_work = _at_work(conn, row["id"]) if row["subagents_running"] else []
+    running = _running(conn, [row["turn_id"], *(each.turn_id for each in at_work)])
     return SessionActivity(
         id=row["id"],
         status=row["status"],
@@ -117,9 +136,32 @@ def _activity(conn: Connection, row: dict[str, object]) -> SessionActivity:
         inbox=row["inbox_count"],
         usage=row["usage"],
         cost=_cost(row["spent"]),
-        turn=turn,
+        turn=running.get(row["turn_id"]),
+        subagents=[
+            RunningSubagent(
+                id=each.id,
+                parent_agent_id=each.parent_agent_id,
+                name=each.name,
+                turn=running[each.turn_id or ""],
+            )
+            for each in at_work
+        ],
         owner=owner,
     )
+
+
+def _running(conn: Connection, turn_ids: Sequence[str | None]) -> dict[str, RunningTurn]:
+    wanted = [each for each in turn_ids if each is not None]
+    if not wanted:
+        return {}
+    found = conn.execute(select(turns).where(turns.c.id.in_(wanted)))
+    return {turn.id: RunningTurn.of(turn_row(turn)) for turn in found}
+
+
+def _at_work(conn: Connection, session_id: str) -> list[SubagentRow]:
+    """The subagents that have an unfinished turn, oldest first."""
+    own = (subagents.c.session_id == session_id) & subagents.c.turn_id.is_not(None)
+    return [subagent_row(row) for row in conn.execute(select(subagents).where(own).order_by(subagents.c.pos))]
 
 
 def _cost(spent: object) -> float | None:
@@ -129,5 +171,5 @@ def _cost(spent: object) -> float | None:
     return round(tally.cost / NANO, 9)
 
 
-def _seconds(microseconds: object) -> int:
-    return int(microseconds) // 1_000_000  # type: ignore[call-overload,no-any-return]
+def _seconds(microseconds: int) -> int:
+    return microseconds // 1_000_000

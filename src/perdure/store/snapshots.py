@@ -12,6 +12,10 @@ from perdure.store.sessions import find_session, session_of
 from perdure.store.tables import calls, items
 from perdure.wire.sessions import Session
 
+# Items that are seen in progress: texts that are being written, and waits. Function calls are told by what
+# they still need.
+_LASTING = ("message", "reasoning", "wait_for_subagents_call")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -40,7 +44,7 @@ def read_snapshot(conn: Connection, session_id: str, project_id: str) -> Snapsho
     writing = select(items).where(
         items.c.turn_id == row.turn_id,
         items.c.status == "in_progress",
-        items.c.type.in_(("message", "reasoning")),
+        items.c.type.in_(_LASTING),
     )
     owed = (
         select(items)

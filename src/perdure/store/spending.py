@@ -9,15 +9,15 @@ same time each sees those of the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from perdure.store import hot
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.rows import TurnRow, turn_row
-from perdure.store.tables import sessions, turns
+from perdure.store.tables import model_calls, sessions, turns
 from perdure.wire.ids import new_id
 from perdure.wire.usage import TokenUsage
 
@@ -57,9 +57,9 @@ class ModelCall:
 class Tally:
     """What a turn or a session has spent. Of a turn, only tokens and cost are counted here.
 
-    Tokens and cost include what was assumed of calls whose provider told nothing. `reserved` calls are
-    about to begin or under way; `calls` are the rows of the session's calls, `unpriced` those of them of
-    whose cost nothing is known.
+    Tokens and cost include what was assumed of calls whose provider told nothing. `reserved` calls of steps
+    are about to begin or under way, and so are those `beside` the steps, by their ids; `calls` are the rows
+    of the session's calls, `unpriced` those of them of whose cost nothing is known.
     """
 
     model_calls: int = 0
@@ -72,6 +72,7 @@ class Tally:
     cost: int = 0
     calls: int = 0
     unpriced: int = 0
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Tally:
@@ -79,9 +80,18 @@ class Tally:
         spent = row.get("spent", row)
         return cls(**spent) if spent else NOTHING
 
-    def stored(self) -> dict[str, int]:
+    def stored(self) -> dict[str, Any]:
         """As the column holds it: what is not zero."""
         return {name: value for name in _NAMES if (value := getattr(self, name))}
+
+    @property
+    def under_way(self) -> int:
+        """Calls that are about to begin or under way."""
+        return self.reserved + len(self.beside)
+
+    def beside_turn(self, turn_id: str) -> int:
+        """Those of them that are beside the steps of a turn."""
+        return sum(call["turn_id"] == turn_id for call in self.beside.values())
 
     @property
     def uncached_input_tokens(self) -> int:
@@ -108,7 +118,7 @@ class Tally:
         )
 
 
-_NAMES = tuple(field.name for field in fields(Tally))
+_NAMES = tuple(each.name for each in fields(Tally))
 NOTHING = Tally()
 
 
@@ -125,21 +135,54 @@ def release(session: LockedSession, calls: int = 1) -> None:
         _set(session, replace(tally, reserved=max(0, tally.reserved - calls)))
 
 
+def reserve_beside(session: LockedSession, call_id: str, turn: TurnRow, begun: Mapping[str, Any]) -> None:
+    """Count a call beside the steps of a turn that is about to begin.
+
+    Args:
+        begun: who makes it (`owner`), and of whom it is made (`provider`, `model`).
+    """
+    tally = Tally.of(session.row)
+    place = {"turn_id": turn.id, "agent_id": turn.agent_id, "begun_us": session.tx.now_us}
+    _set(session, replace(tally, beside={**tally.beside, call_id: {**place, **begun}}))
+
+
+def release_beside(session: LockedSession, call_id: str) -> bool:
+    """Take such a reservation back; False if it was counted as interrupted before."""
+    tally = Tally.of(session.row)
+    rest = {known: begun for known, begun in tally.beside.items() if known != call_id}
+    _set(session, replace(tally, beside=rest))
+    return len(rest) < len(tally.beside)
+
+
 def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> None:
     """Count the calls under way of an owner that is gone; nobody knows what they used.
 
-    Each agent has had one at most, so they are listed with the turns in this order.
+    Each agent has had one step at most, so those are listed with the turns in this order. The session names
+    its new owner already: what that one has under way beside the steps goes on.
     """
     tally = Tally.of(session.row)
-    if not tally.reserved:
-        return
     for number in range(tally.reserved):
         turn = turns[min(number, len(turns) - 1)] if turns else None
         tally = replace(tally, model_calls=tally.model_calls + 1)
         if turn is not None:
             tally = replace(tally, calls=tally.calls + 1, unpriced=tally.unpriced + 1)
             _insert(session, turn, tally.calls, {"outcome": INTERRUPTED, "purpose": "step"})
-    _set(session, replace(tally, reserved=0))
+    beside = dict(tally.beside)
+    for call_id, begun in tally.beside.items():
+        if begun["owner"] == session.row["owner"]:
+            continue
+        del beside[call_id]
+        tally = replace(
+            tally, model_calls=tally.model_calls + 1, calls=tally.calls + 1, unpriced=tally.unpriced + 1
+        )
+        known = {name: begun[name] for name in ("turn_id", "agent_id", "provider", "model")}
+        known |= {"started_us": begun["begun_us"], "outcome": INTERRUPTED, "purpose": "compaction"}
+        _insert(session, None, tally.calls, {"id": call_id, **known})
+        turn = session.turn(begun["agent_id"])
+        if turn is not None and turn.id == begun["turn_id"]:
+            session.update_turn(turn, model_calls=turn.model_calls + 1)
+    if tally.reserved or len(beside) < len(tally.beside):
+        _set(session, replace(tally, reserved=0, beside=beside))
 
 
 def settle(
@@ -182,15 +225,39 @@ def count_after_turn(
         tally = replace(tally.with_call(call), model_calls=tally.model_calls + 1)
         values = {**_values(call), "agent_id": agent_id or session.root, "turn_id": turn_id}
         _insert(session, None, tally.calls, values)
-        row = session.row
-        if call.usage is None:
-            if call.outcome == "ok":
-                row["usage_unknown"], row["usage"] = True, None
-        elif not row["usage_unknown"]:
-            known = row["usage"]
-            total = call.usage if known is None else TokenUsage.model_validate(known) + call.usage
-            row["usage"] = total.model_dump()
+        _add_usage(session, call)
     _set(session, replace(tally, active_us=tally.active_us + active_us))
+
+
+def amend_interrupted(session: LockedSession, call_id: str, call: ModelCall, active_us: int) -> bool:
+    """Say of a call that was counted as interrupted how it ended after all; False if there is none.
+
+    Its session has another owner since, so the call was counted; what it used comes to it now.
+    """
+    mine = (model_calls.c.session_id == session.id, model_calls.c.id == call_id)
+    changed = session.tx.conn.execute(
+        update(model_calls).where(*mine, model_calls.c.outcome == INTERRUPTED).values(_values(call))
+    )
+    if not changed.rowcount:
+        return False
+    tally = Tally.of(session.row)
+    unpriced = tally.unpriced - (call.cost is not None)
+    counted = replace(tally.with_call(call), calls=tally.calls, unpriced=unpriced)
+    _add_usage(session, call)
+    _set(session, replace(counted, active_us=tally.active_us + active_us))
+    return True
+
+
+def _add_usage(session: LockedSession, call: ModelCall) -> None:
+    """Add what a call used that no turn is charged with to the usage of the session."""
+    row = session.row
+    if call.usage is None:
+        if call.outcome == "ok":
+            row["usage_unknown"], row["usage"] = True, None
+    elif not row["usage_unknown"]:
+        known = row["usage"]
+        total = call.usage if known is None else TokenUsage.model_validate(known) + call.usage
+        row["usage"] = total.model_dump()
 
 
 def _set(session: LockedSession, tally: Tally) -> Tally:
@@ -231,11 +298,6 @@ class Spending:
     tally: Tally
     metadata: Mapping[str, str]
     limits: Mapping[str, Any] | None
-
-    @property
-    def tally_with_one(self) -> Tally:
-        """The tally with one call more that is about to begin."""
-        return replace(self.tally, reserved=self.tally.reserved + 1)
 
 
 def read_spending(conn: Connection, session_id: str, turn_id: str) -> Spending:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from perdure.store.boundary import Boundary, Ending, Failure, Lease, pass_boundary
 from perdure.store.coordination import Coordination, write_coordination
 from perdure.store.endings import close_torn_items
-from perdure.store.locked import LockedSession, SessionGone
+from perdure.store.locked import LockedSession
 from perdure.store.parts import close_item, open_parts, say_whole_text
 from perdure.store.policy import DEFAULT, Policy
 from perdure.store.rows import CallRow, ItemRow, TurnRow
@@ -231,26 +231,6 @@ def charge_call(
     turn = charge(session, turn, spent, tool_calls=0)
     session.save()
     return turn, Tally.of(session.row)
-
-
-def charge_beside(tx: Tx, session_id: str, turn_id: str, spent: Spent, agent_id: str | None = None) -> bool:
-    """Charge a session with a call that was made beside its steps; False when it is gone.
-
-    Nothing is asked of the caller's lease: what was spent is counted, whoever owns the session now.
-    """
-    try:
-        session = LockedSession.lock(tx, session_id)
-    except SessionGone:
-        return False
-    turn = session.turn(agent_id)
-    if turn is not None and turn.id == turn_id:
-        turn = charge(session, turn, spent, tool_calls=0)
-        if any(call.outcome == "ok" and call.usage is None for call in spent.calls):
-            session.update_turn(turn, usage=None, usage_unknown=True)
-    else:
-        count_after_turn(session, turn_id, spent.calls, spent.active_us, agent_id)
-    session.save()
-    return True
 
 
 def lock_turn(

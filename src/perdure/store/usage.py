@@ -1,4 +1,4 @@
-"""What a session's model calls used: each of them, and their sums by model."""
+"""What a session's model calls used: each of them, and their sums by model and by agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.store.pages import PageRequest, Rows, fetch_page
 from perdure.store.rows import TurnRow, turn_row
 from perdure.store.sessions import find_session
 from perdure.store.spending import NOTHING, Tally
-from perdure.store.tables import model_calls, turns
+from perdure.store.tables import model_calls, subagents, turns
 from perdure.wire.jsontext import loads
 from perdure.wire.usage import InputTokensDetails, OutputTokensDetails, TokenUsage
 
@@ -50,6 +50,13 @@ class Cost(_Shown):
     amount: float
     currency: str
     unpriced_calls: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            amount=round(self.amount + other.amount, 9),
+            currency=self.currency,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+        )
 
 
 class ModelUsage(_Shown):
@@ -92,10 +99,28 @@ class ModelCallEntry(_Shown):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentUsed:
+    """What one agent's turns have used. `parent_agent_id` and `name` are those of a subagent."""
+
+    agent_id: str
+    parent_agent_id: str | None
+    name: str | None
+    turns: int
+    model_calls: int
+    tool_calls: int
+    active_us: int
+    models: Sequence[ModelUsage]
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
-    """What a session has used so far, with what its ceilings are made of."""
+    """What a session has used so far, with what its ceilings are made of.
+
+    `agents` are the root agent and, oldest first, the subagents.
+    """
 
     models: Sequence[ModelUsage]
+    agents: Sequence[AgentUsed]
     tally: Tally
     turn: TurnRow | None
     metadata: Mapping[str, str]
@@ -103,7 +128,7 @@ class Used:
 
 
 def read_used(conn: Connection, session_id: str, project_id: str) -> Used:
-    """A session's usage by model, most calls first.
+    """A session's usage by model, most calls first, and by agent.
 
     Raises:
         SessionGone: missing, deleted, or of another project.
@@ -114,13 +139,21 @@ def read_used(conn: Connection, session_id: str, project_id: str) -> Used:
         found = conn.execute(select(turns).where(turns.c.id == session.turn_id)).first()
         turn = None if found is None else turn_row(found)
     tally = Tally(**session.spent) if session.spent else NOTHING
-    return Used(_by_model(conn, session_id), tally, turn, session.metadata, session.limits)
+    calls = _sums(conn, session_id)
+    agents = _by_agent(conn, session, calls)
+    return Used(_by_model(calls), agents, tally, turn, session.metadata, session.limits)
 
 
 def list_model_calls(
-    conn: Connection, session_id: str, project_id: str, page: PageRequest, *, turn_id: str | None = None
+    conn: Connection,
+    session_id: str,
+    project_id: str,
+    page: PageRequest,
+    *,
+    turn_id: str | None = None,
+    agent_id: str | None = None,
 ) -> Rows[ModelCallEntry]:
-    """A session's calls in the order of their ends, or those of one turn.
+    """A session's calls in the order of their ends, or those of one turn or agent.
 
     Raises:
         SessionGone: missing, deleted, or of another project.
@@ -129,15 +162,19 @@ def list_model_calls(
     query = select(model_calls).where(model_calls.c.session_id == session_id)
     if turn_id is not None:
         query = query.where(model_calls.c.turn_id == turn_id)
+    if agent_id is not None:
+        query = query.where(model_calls.c.agent_id == agent_id)
     return fetch_page(conn, query, (model_calls.c.number,), model_calls.c.id, page, _entry)
 
 
-def _by_model(conn: Connection, session_id: str) -> list[ModelUsage]:
+def _sums(conn: Connection, session_id: str) -> Sequence[Row[Any]]:
+    """The sums of a session's calls by agent, model and currency."""
     # JSON has no equality on every database, its text has.
     name = cast(model_calls.c.model, Text)
-    keys = (model_calls.c.provider, name, model_calls.c.currency)
-    found = conn.execute(
+    keys = (model_calls.c.agent_id, model_calls.c.provider, name, model_calls.c.currency)
+    return conn.execute(
         select(
+            model_calls.c.agent_id,
             model_calls.c.provider,
             name.label("name"),
             model_calls.c.currency,
@@ -151,8 +188,48 @@ def _by_model(conn: Connection, session_id: str) -> list[ModelUsage]:
         .where(model_calls.c.session_id == session_id)
         .group_by(*keys)
     ).fetchall()
+
+
+def _by_agent(conn: Connection, session: Row[Any], calls: Sequence[Row[Any]]) -> list[AgentUsed]:
+    found = conn.execute(
+        select(
+            turns.c.agent_id,
+            func.count().label("turns"),
+            func.sum(turns.c.model_calls).label("model_calls"),
+            func.sum(turns.c.tool_calls).label("tool_calls"),
+            func.sum(turns.c.active_us).label("active_us"),
+        )
+        .where(turns.c.session_id == session.id)
+        .group_by(turns.c.agent_id)
+    )
+    worked = {row.agent_id: row for row in found}
+    names = (subagents.c.id, subagents.c.parent_agent_id, subagents.c.name)
+    created = conn.execute(
+        select(*names).where(subagents.c.session_id == session.id).order_by(subagents.c.pos)
+    )
+    agents: list[tuple[str, str | None, str | None]] = [(session.agent_id, None, None)]
+    agents += [(row.id, row.parent_agent_id, row.name) for row in created]
+    used = []
+    for agent_id, parent, name in agents:
+        work = worked.get(agent_id)
+        used.append(
+            AgentUsed(
+                agent_id,
+                parent,
+                name,
+                turns=0 if work is None else work.turns,
+                model_calls=0 if work is None else int(work.model_calls),
+                tool_calls=0 if work is None else int(work.tool_calls),
+                active_us=0 if work is None else int(work.active_us),
+                models=_by_model([row for row in calls if row.agent_id == agent_id]),
+            )
+        )
+    return used
+
+
+def _by_model(calls: Sequence[Row[Any]]) -> list[ModelUsage]:
     models: dict[tuple[str | None, str | None], ModelUsage] = {}
-    for row in found:
+    for row in calls:
         key = (row.provider, row.name)
         known = models.get(key)
         part = _model_usage(row)
@@ -180,7 +257,11 @@ def _model_usage(row: Row[Any]) -> ModelUsage:
 
 
 def _merged(one: ModelUsage, other: ModelUsage) -> ModelUsage:
-    """The calls of a model with and without a price, or in two currencies."""
+    """The calls of a model by several agents, with and without a price, or in two currencies."""
+    costs: dict[str, Cost] = {}
+    for cost in (*one.costs, *other.costs):
+        known = costs.get(cost.currency)
+        costs[cost.currency] = cost if known is None else known + cost
     return ModelUsage(
         provider=one.provider,
         model=one.model,
@@ -188,7 +269,7 @@ def _merged(one: ModelUsage, other: ModelUsage) -> ModelUsage:
         unknown_calls=one.unknown_calls + other.unknown_calls,
         usage=sum_usage([one.usage, other.usage]),
         cache_write_tokens=_sum([one.cache_write_tokens, other.cache_write_tokens]),
-        costs=[*one.costs, *other.costs],
+        costs=list(costs.values()),
     )
 
 

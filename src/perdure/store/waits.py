@@ -42,20 +42,18 @@ def begin_wait(
     session.has_waits = True
 
 
-def settle_waits(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """End the waits of a turn that are over; the deadline of what is still waited for, or None.
+def settle_waits(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[str, Any]]) -> None:
+    """End the waits of a turn that are over.
 
     Args:
         rows: the agent's inbox. What the user, or the agent above, says ends a wait: it would be unheard.
     """
-    deadlines = []
     heard = any(row["kind"] == "message" for row in rows)
     for wait in _waits(session, turn.agent_id):
         resting = [_rests(session, target) for target in wait.targets]
         over = any(resting) if wait.for_any else all(resting)
         timed_out = not over and wait.deadline_us <= session.tx.now_us
         if not (over or timed_out or heard):
-            deadlines.append(wait.deadline_us)
             continue
         told: dict[str, Any] = {"timed_out": timed_out, "subagents": states(session, wait.targets)}
         if heard and not over and not timed_out:
@@ -63,7 +61,6 @@ def settle_waits(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[s
         elif not timed_out:
             told["note"] = "Reports of those that have ended follow as messages, unless they came before."
         _end(session, wait.item_id, "completed", dumps(told).decode())
-    return min(deadlines, default=None)
 
 
 def break_waits(session: LockedSession, turn: TurnRow) -> None:
@@ -75,6 +72,11 @@ def break_waits(session: LockedSession, turn: TurnRow) -> None:
 def is_waiting(session: LockedSession, turn: TurnRow) -> bool:
     """Whether a turn waits for subagents, so that it has no model call under way."""
     return bool(_waits(session, turn.agent_id))
+
+
+def first_deadline(session: LockedSession) -> int | None:
+    """When the first wait of any agent of the session has to end; None while nobody waits."""
+    return min((wait.deadline_us for wait in _all_waits(session)), default=None)
 
 
 def states(session: LockedSession, targets: Sequence[str]) -> list[dict[str, Any]]:
@@ -100,13 +102,17 @@ def _rests(session: LockedSession, target: str) -> bool:
 
 
 def _waits(session: LockedSession, agent_id: str) -> Sequence[Any]:
+    return [wait for wait in _all_waits(session) if wait.agent_id == agent_id]
+
+
+def _all_waits(session: LockedSession) -> Sequence[Any]:
     if not session.row["subagents"] or session.has_waits is False:
         return ()
     found = session.tx.conn.execute(
         select(waits).where(waits.c.session_id == session.id).order_by(waits.c.item_id)
     ).fetchall()
     session.has_waits = bool(found)
-    return [wait for wait in found if wait.agent_id == agent_id]
+    return found
 
 
 def _end(session: LockedSession, item_id: str, status: str, result: str) -> None:

@@ -182,7 +182,8 @@ class PostgresWork:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _serve(self, tenure: Tenure) -> None:
-        manager = self._jobs = Jobs(self._connector, self._conninfo, tenure)
+        places = self._deps.settings.work.session_concurrency
+        manager = self._jobs = Jobs(self._connector, self._conninfo, tenure, places)
         self._tenure = tenure
         self._suspect_jobs.forget()
         self._suspect_sessions.forget()
@@ -191,7 +192,7 @@ class PostgresWork:
             app,
             queues=[QUEUE],
             name=tenure.owner,
-            concurrency=self._deps.settings.work.session_concurrency,
+            concurrency=places,
             fetch_job_polling_interval=POLL_SECONDS,
             delete_jobs="always",
             install_signal_handlers=False,
@@ -302,7 +303,8 @@ class PostgresWork:
     def _seen(self) -> Seen | None:
         if self._tenure is None or not self._tenure.alive():
             return None
-        return Seen(self._tenure.owner, tuple(self._doing), self._runner.sessions())
+        known = () if self._jobs is None else self._jobs.known()
+        return Seen(self._tenure.owner, {*self._doing, *known}, self._runner.sessions())
 
     def _nudge(self) -> None:
         if self._jobs is not None:
