@@ -18,7 +18,7 @@ from .test_two_nodes import Nodes, is_idle, nodes_of, said
 
 pytestmark = pytest.mark.slow
 
-SESSIONS = 5
+SESSIONS = 3
 CALLS = 3
 """The ceiling on calls."""
 PRICES = '[[price]]\nmodels = ["*"]\ninput = 1000000.0\noutput = 1000000.0\n'

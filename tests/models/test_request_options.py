@@ -160,22 +160,12 @@ async def test_functions_without_parameters(wire: Wire, parameters: dict[str, An
         ({**CLOSED, "properties": {"answer": OPEN}}, False),
         ({**CLOSED, "properties": {"answer": {"type": "array", "items": CLOSED}}}, True),
         ({**CLOSED, "properties": {"answer": {"type": "array", "items": OPEN}}}, False),
-        ({**CLOSED, "properties": {"answer": {"type": "array"}}}, False),
         ({**CLOSED, "properties": {"answer": {"anyOf": [CLOSED, {"type": "null"}]}}}, True),
         ({**CLOSED, "properties": {"answer": {"anyOf": [OPEN, {"type": "null"}]}}}, False),
         ({**CLOSED, "properties": {"answer": {"oneOf": [CLOSED]}}}, False),
         ({**CLOSED, "properties": {"answer": {"$ref": "#/$defs/x"}}, "$defs": {"x": CLOSED}}, True),
         ({**CLOSED, "properties": {"answer": {"$ref": "#/$defs/x"}}, "$defs": {"x": OPEN}}, False),
         ({**CLOSED, "properties": {"answer": {"$ref": "#", "title": "x"}}}, False),
-        (
-            {
-                "type": "object",
-                "properties": {},
-                "additionalProperties": False,
-                "anyOf": [{"type": "object"}],
-            },
-            False,
-        ),
     ],
 )
 async def test_a_schema_is_enforced_where_strict_mode_takes_it(schema: dict[str, Any], strict: bool) -> None:
@@ -184,6 +174,23 @@ async def test_a_schema_is_enforced_where_strict_mode_takes_it(schema: dict[str,
         wanted = body["text"]["format"] if "text" in body else body["response_format"]["json_schema"]
         assert wanted["schema"] == schema
         assert wanted["strict"] is strict
+
+
+async def test_a_list_of_an_output_schema_says_what_is_in_it() -> None:
+    schema = {**CLOSED, "properties": {"answer": {"type": "array"}}}
+    for wire in OPENAI_WIRES.values():
+        body = await sent(wire, ask(output_schema=schema))
+        wanted = body["text"]["format"] if "text" in body else body["response_format"]["json_schema"]
+        assert wanted["schema"]["properties"] == {"answer": {"type": "array", "items": {}}}
+        assert wanted["strict"] is False
+
+
+async def test_an_output_schema_that_chooses_at_its_root_is_asked_for_in_words() -> None:
+    for wire in OPENAI_WIRES.values():
+        body = await sent(wire, ask(output_schema={**CLOSED, "anyOf": [{"required": ["answer"]}]}))
+        assert "text" not in body
+        assert "response_format" not in body
+        assert '"anyOf":[{"required":["answer"]}]' in str(body)
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)

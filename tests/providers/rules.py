@@ -107,7 +107,7 @@ def check_image(url: Any, where: str) -> None:
     check(content, f"Invalid '{where}': the image is no base64.", where, "invalid_base64_image")
     check(
         is_readable(content) and kind_of(content) in (None, found[1]),
-        "The image data you provided does not represent a valid image. Please check your input and try again.",
+        "The image data you provided does not represent a valid image. Please check your input.",
         where,
         "invalid_image",
     )

@@ -46,6 +46,7 @@ class Hand:
         again: something happened while the agent was at work that it may not have seen.
         is_stale: others changed the agent's items: its conversation has to be read anew.
         left: the boundary at which the agent stopped working.
+        above: the agent that created it, as far as a boundary has told.
     """
 
     agent_id: str
@@ -55,6 +56,7 @@ class Hand:
     conversation: Conversation | None = None
     task: asyncio.Task[None] | None = None
     left: Boundary | None = None
+    above: str | None = None
 
 
 class Crew:
@@ -107,18 +109,26 @@ class Crew:
 
     # ---- what one agent may ask for others
 
-    async def hold(self, agent_ids: Iterable[str]) -> None:
-        """Break off the steps of agents whose turns are about to be ended, and keep what they had written."""
-        held = [hand for agent in agent_ids if (hand := self._hands.get(agent)) and hand.task is not None]
-        for hand in held:
-            hand.halt.is_held = True
-        await self._stop(held)
+    async def hold(self, holder: str, agent_ids: Iterable[str]) -> None:
+        """Break off the steps of agents whose turns are about to be ended, and keep what they had written.
 
-    def _let_go(self) -> None:
-        """Let agents that were held look at what has become of them."""
+        Those that work for them are held as well, for their turns end too.
+        """
+        held = {agent: hand for agent in agent_ids if (hand := self._hands.get(agent)) is not None}
+        while below := [
+            hand for hand in self._hands.values() if hand.above in held and hand.agent_id not in held
+        ]:
+            held |= {hand.agent_id: hand for hand in below}
+        for hand in held.values():
+            if hand.task is not None:
+                hand.halt.held_by.add(holder)
+        await self._stop(held.values())
+
+    def _let_go(self, holder: str) -> None:
+        """Let agents that an agent held look at what has become of them."""
         for hand in tuple(self._hands.values()):
-            if hand.halt.is_held:
-                hand.halt.is_held = False
+            if holder in hand.halt.held_by:
+                hand.halt.held_by.discard(holder)
                 self._wake([hand.agent_id])
 
     # ---- tasks
@@ -147,6 +157,8 @@ class Crew:
                 hand.again = False
                 if boundary is None:
                     boundary = await self._look(hand)
+                if boundary.subagent is not None:
+                    hand.above = boundary.subagent.parent_agent_id
                 while boundary.state == "run" and not self._draining() and not hand.halt.is_held:
                     if hand.halt.requested.is_set():
                         hand.left = boundary
@@ -154,7 +166,7 @@ class Crew:
                         continue
                     boundary = await self._step(hand, boundary)
                     self._tell_others(boundary)
-                    self._let_go()
+                    self._let_go(hand.agent_id)
                 await self._update(hand, boundary, needed=False)
                 hand.left = boundary
                 if not hand.again or hand.halt.is_held or self._draining():
@@ -180,6 +192,9 @@ class Crew:
             hand = self._hand(agent_id)
             hand.is_stale = True
             self._deps.conversations.take(self._place(hand), self._lease.epoch)
+        for agent_id in boundary.ended:
+            # Its step, if it is still under way, is of a turn that is over.
+            self._hand(agent_id).halt.requested.set()
         self._wake(boundary.woken)
 
     async def _step(self, hand: Hand, boundary: Boundary) -> Boundary:
@@ -245,14 +260,14 @@ class Crew:
             await self._stop([hand for hand in self._hands.values() if hand.agent_id != self._root])
             root = self._hand(self._root)
             root.halt.requested.set()
-            if root.task is None:
-                self._wake([self._root])
+            self._wake([self._root])
             return
         news, self._known = found != self._known, found
         if found.is_due:
             # Whoever waits for subagents, or for the application, has to see that the time has come.
             self._wake([hand.agent_id for hand in self._hands.values() if hand.task is None])
-        elif news and self._hand(self._root).task is None:
+        elif news and (len(self._hands) > 1 or self._hand(self._root).task is None):
+            # A root that has passed its last boundary may not have left yet; alone, it is run again.
             self._wake([self._root])
 
     async def _stop(self, hands: Iterable[Hand]) -> None:

@@ -11,8 +11,12 @@ class Halt:
     """`requested` is set when the step has to break off and its boundary to be passed: the rows say why.
 
     It is cleared in front of the transaction that reads them, so that what comes later is not forgotten.
-    `is_held`: the step that comes next is not begun until whoever holds the agent has ended its turn.
+    `held_by`: the agents that are about to end the turn; until they have, the step that comes next is not begun.
     """
 
     requested: asyncio.Event = field(default_factory=asyncio.Event)
-    is_held: bool = False
+    held_by: set[str] = field(default_factory=set)
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.held_by)

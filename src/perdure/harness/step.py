@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 class Others(Protocol):
     """The agents that work beside the one that makes a step."""
 
-    async def hold(self, agent_ids: Iterable[str]) -> None:
-        """Break off the steps of agents whose turns are about to be ended."""
+    async def hold(self, holder: str, agent_ids: Iterable[str]) -> None:
+        """Break off the steps of agents whose turns `holder` is about to end."""
         ...
 
 
@@ -235,7 +235,8 @@ class Step:
             outputs, ending = refuse_calls(outputs, hit), count_hit(self._deps, hit)
         if ended := named_to_end(outputs):
             mine = self._boundary.children
-            await self._others.hold([each.id for each in mine if each.id in ended or each.name in ended])
+            held = [each.id for each in mine if each.id in ended or each.name in ended]
+            await self._others.hold(self._turn.agent_id, held)
         self._check_ownership()
         self._halt.requested.clear()
         boundary = await self._deps.store.write(

@@ -36,7 +36,7 @@ from perdure.models.outgoing import (
 )
 from perdure.models.responses_body import image_url
 from perdure.models.schema_sent import sendable
-from perdure.models.strictness import fits_strict_mode
+from perdure.models.strictness import can_be_asked_for, fits_strict_mode
 
 REASONING_FIELD = "reasoning_content"
 TIERS = {"ultrafast": "fast"}
@@ -69,7 +69,9 @@ def build_body(
         parallel_calls: False asks for one call at a time.
     """
     offered = offered or Offered(request.tools, OfferRules())
-    schema = request.output_schema if enforce_schema else None
+    schema = request.output_schema
+    if schema is not None and not (enforce_schema and can_be_asked_for(schema)):
+        schema = None
     messages: Encoded | list[dict[str, Any]] | None = written_messages
     if messages is None:
         writer = MessageWriter(
@@ -104,9 +106,9 @@ def build_body(
 
 def system_message(request: ModelRequest, *, enforce_schema: bool) -> list[dict[str, Any]]:
     """The message that carries the instructions, if there are any."""
-    instructions = request.instructions
-    if request.output_schema is not None and not enforce_schema:
-        instructions = with_schema(instructions, request.output_schema)
+    instructions, schema = request.instructions, request.output_schema
+    if schema is not None and not (enforce_schema and can_be_asked_for(schema)):
+        instructions = with_schema(instructions, schema)
     return [{"role": "system", "content": instructions}] if instructions else []
 
 

@@ -80,7 +80,7 @@ class ImageLessons:
     def learn(self, request: ModelRequest, write: Callable[[], Sequence[Any]], error: ModelError) -> bool:
         """Take a refused request into account; whether the next one will be different.
 
-        Only the image that is named is left out the first time, then those of the running turn, then all.
+        Only the image that is named is left out the first time, then all of the running turn, then all.
 
         Args:
             write: writes the messages of the request once more, to find the image that is named.
@@ -90,8 +90,15 @@ class ImageLessons:
         if not _COMPLAINT.search(error.message):
             return False
         new, every = _images(request.entries[request.settled :]), _images(request.entries)
-        named = _named(write(), error.message) if every and not new & self._refused else set()
-        for images in (named, new, every):
+        named = _named(write(), error.message) if every else set()
+        choices = [new, every]
+        if named:
+            # A second one: there may be more than there are attempts.
+            of_turn = named <= new
+            choices = [new if of_turn else every, every]
+            if not (new if of_turn else every) & self._refused:
+                choices.insert(0, named)
+        for images in choices:
             if images - self._refused:
                 if len(self._refused) > MOST_REFUSED:
                     self._refused.clear()

@@ -79,16 +79,9 @@ class Offered:
         self._sent: dict[str, str] = {}
         self._ours: dict[str, str] = {}
         self._properties: dict[str, dict[str, str]] = {}
-        given = {spec.name for spec in tools}
-        for name in given:
-            if name == self._acceptable(name):
-                self._sent[name] = self._ours[name] = name
         for spec in tools:
-            if spec.name not in self._sent:
-                sent = self._acceptable(spec.name)
-                if sent in self._ours or len(spec.name) > MAX_NAME:
-                    sent = _marked(sent, spec.name, MAX_NAME)
-                self._sent[spec.name], self._ours[sent] = sent, spec.name
+            self._sent[spec.name] = sent = self._acceptable(spec.name)
+            self._ours[sent] = spec.name
         self.tools = tuple(self._told(spec) for spec in tools)
 
     @property
@@ -121,10 +114,11 @@ class Offered:
         return replace(event, name=name, arguments=arguments)
 
     def _acceptable(self, name: str) -> str:
+        """The name, or one that is made from it alone: what is signed with it must come back with it."""
         clean = function_name(name)
         if self._rules.leading_letter and not (clean[0].isalpha() or clean[0] == "_"):
-            return f"_{clean}"[:MAX_NAME]
-        return clean
+            clean = f"_{clean}"
+        return name if clean == name else _marked(clean, name, MAX_NAME)
 
     def _told(self, spec: FunctionSpec) -> FunctionSpec:
         rename: Callable[[str], str] = str
@@ -155,11 +149,12 @@ class Offered:
 
 
 def _property(name: str) -> str:
-    """Another name for a property. The mark keeps it apart from every name that a model may think up."""
+    """Another name for a property."""
     return _marked(_NOT_OF_A_PROPERTY.sub("_", name).strip("_"), name, MAX_PROPERTY)
 
 
 def _marked(clean: str, name: str, longest: int) -> str:
+    """The mark keeps it apart from all other names, also from those that a model may think up."""
     mark = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{clean[: longest - 9]}_{mark}"
 

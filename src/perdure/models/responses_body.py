@@ -32,7 +32,7 @@ from perdure.models.outgoing import (
     written,
 )
 from perdure.models.schema_sent import sendable
-from perdure.models.strictness import fits_strict_mode
+from perdure.models.strictness import can_be_asked_for, fits_strict_mode
 
 MAX_CACHE_KEY = 64
 OPENAI_IMAGES = ImageRules(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -63,7 +63,7 @@ def build_body(
     offered = offered or Offered(request.tools, OfferRules())
     instructions = request.instructions
     schema = request.output_schema
-    if schema is not None and not enforce_schema:
+    if schema is not None and not (enforce_schema and can_be_asked_for(schema)):
         instructions, schema = with_schema(instructions, schema), None
     body: dict[str, Any] = {
         "model": request.model,

@@ -20,6 +20,11 @@ FORMATS = frozenset(
 MAX_DEPTH = 10
 
 
+def can_be_asked_for(schema: Mapping[str, Any]) -> bool:
+    """False where the root makes a choice: such a schema is refused, strict or not."""
+    return not schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}
+
+
 def fits_strict_mode(schema: Mapping[str, Any]) -> bool:
     """True when every object is closed, every property required, and no keyword is unknown there."""
     return schema.get("type") == "object" and "anyOf" not in schema and _fits(schema, 1)

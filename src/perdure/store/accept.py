@@ -108,9 +108,10 @@ class _Admission:
 
     def _message(self, event: MessageInput) -> None:
         session = self.session
-        if session.row["turn_id"] is None:
+        if session.row["turn_id"] is None and not self._cancelling:
             start_turn(session, event.input)
         else:
+            # Behind a cancel of an idle root, whose subagents are at work, it would be cancelled with them.
             for message in event.input:
                 session.queue_input("message", message.model_dump(mode="json"))
         self.effective = True

@@ -62,7 +62,8 @@ class Boundary:
 
     Args:
         agent_id: whose boundary it is; `subagent` is None for the root.
-        woken: other agents that have something to look at since; `touched`: those whose items changed.
+        woken: other agents that have something to look at since; `touched`: those whose items changed;
+            `ended`: subagents whose turns the transaction ended.
         is_reserved: whether the call that is asked for counts already.
         children: the agent's own subagents that are not closed.
     """
@@ -80,6 +81,7 @@ class Boundary:
     subagent: SubagentRow | None = None
     woken: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
     is_reserved: bool = False
     children: tuple[SubagentRow, ...] = ()
 
@@ -146,6 +148,7 @@ def pass_boundary(
         subagent=None if is_root else session.subagent(agent_id),
         woken=tuple(sorted(woken)),
         touched=tuple(sorted({item.agent_id for item in session.changed.values()} - {agent_id})),
+        ended=tuple(sorted(session.ended - {agent_id})),
         is_reserved=is_reserved,
         children=tuple(each for each in session.children(agent_id) if each.status == "active"),
     )

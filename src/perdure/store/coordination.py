@@ -122,12 +122,8 @@ class _Made:
                     "reasoning_effort": settings.reasoning.effort,
                 }
             case "wait_for_subagents":
-                wanted = call.arguments.get("agent_ids")
-                named = wanted if isinstance(wanted, list) else []
-                return {
-                    "sender_agent_id": sender,
-                    "recipient_agent_ids": [self._shown(each) for each in named],
-                }
+                recipients = [self._shown(each) for each in self._waited_for()]
+                return {"sender_agent_id": sender, "recipient_agent_ids": recipients}
             case "send_subagent_input":
                 recipient = self._shown(call.arguments.get("agent_id"))
                 content = self._content("input")
@@ -194,10 +190,11 @@ class _Made:
         if not named:
             raise _Refused("None of your subagents is running: there is nothing to wait for.")
         targets = list(dict.fromkeys(self._find(each).id for each in named))
-        seconds = arguments.get("timeout_s")
-        wait_us = policy.wait_us if seconds is None else int(float(seconds) * 1e6)
+        seconds, longest = arguments.get("timeout_s"), policy.longest_wait_us
+        # A number of JSON may be too large for anything but a comparison.
+        wait_us = policy.wait_us if seconds is None else int(min(seconds, longest / 1e6) * 1e6)
         for_any = arguments.get("until") == "any"
-        begin_wait(self._session, self._turn, item, targets, for_any, min(wait_us, policy.longest_wait_us))
+        begin_wait(self._session, self._turn, item, targets, for_any, min(wait_us, longest))
 
     def _interrupt(self, target: SubagentRow) -> dict[str, Any]:
         ended = self._stop(target)

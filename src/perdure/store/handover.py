@@ -12,7 +12,7 @@ from perdure.store.claims import take_up_torn
 from perdure.store.engine import now_us
 from perdure.store.locked import LockedSession, SessionGone
 from perdure.store.spending import release
-from perdure.store.tables import inbox, sessions
+from perdure.store.tables import inbox, sessions, turns
 from perdure.store.tx import Tx, Woken
 from perdure.store.workers import live_workers
 
@@ -45,19 +45,20 @@ def sessions_to_cancel(conn: Connection) -> Sequence[str]:
 def arrivals_among(conn: Connection, session_ids: Sequence[str], now_us: int) -> Sequence[str]:
     """Those of the sessions whose owner may have something to look at beside the steps that it makes.
 
-    That is a cancel, or, where the root waits while subagents are at work, input for it and a time that
-    has come.
+    That is a cancel, or, while subagents are at work, a turn that begins, input for a root that waits, and a
+    time that has come.
     """
     cancelled = select(inbox.c.session_id).where(
         inbox.c.session_id.in_(session_ids), inbox.c.kind == "cancel"
     )
+    begun = select(turns.c.id).where(turns.c.id == sessions.c.turn_id, turns.c.status == "queued")
     found = conn.execute(
         select(sessions.c.id).where(
             sessions.c.id.in_(session_ids),
             sessions.c.id.in_(cancelled)
             | (
                 (sessions.c.subagents_running > 0)
-                & ((sessions.c.inbox_count > 0) | (sessions.c.wake_at <= now_us))
+                & ((sessions.c.inbox_count > 0) | (sessions.c.wake_at <= now_us) | begun.exists())
             ),
         )
     )

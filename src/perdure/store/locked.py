@@ -46,6 +46,8 @@ class LockedSession(Speaker):
         self.changed: dict[str, ItemRow] = {}
         # The agents that have something to look at because of this transaction.
         self.woken: set[str] = set()
+        # The subagents whose turns it ends.
+        self.ended: set[str] = set()
         # Whether an agent waits for subagents; None while nobody has looked.
         self.has_waits: bool | None = None
         # A configuration version that this transaction adds.
@@ -94,6 +96,10 @@ class LockedSession(Speaker):
             return None
         held = self._turns.get(turn_id)
         return held or TurnRow(**hot.TURN.fetch(self.tx.conn, {"turn_id": turn_id})[0])
+
+    def as_changed(self, turn: TurnRow) -> TurnRow:
+        """A turn that was read, as this transaction has left it up to now."""
+        return self._turns.get(turn.id, turn)
 
     def subagents(self) -> list[SubagentRow]:
         """All subagents, oldest first."""
@@ -215,6 +221,7 @@ class LockedSession(Speaker):
         self.row["subagents_running"] -= 1
         self.update_subagent(subagent, turn_id=None)
         self.woken.add(turn.subagent_id)
+        self.ended.add(turn.subagent_id)
 
     def insert_subagent(
         self, parent_agent_id: str, depth: int, name: str, instructions: Sequence[Mapping[str, str]]

@@ -78,7 +78,7 @@ def last_turn(session: LockedSession, subagent: SubagentRow) -> TurnRow | None:
         .order_by(turns.c.pos.desc())
         .limit(1)
     ).first()
-    return None if found is None else turn_row(found)
+    return None if found is None else session.as_changed(turn_row(found))
 
 
 def leave_report(session: LockedSession, turn: TurnRow) -> None:
@@ -92,7 +92,7 @@ def apply_reports(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[
     reports = [row for row in rows if row["kind"] == REPORT]
     for row in reports:
         found = session.tx.conn.execute(select(turns).where(turns.c.id == row["payload"]["turn"])).one()
-        ended = turn_row(found)
+        ended = session.as_changed(turn_row(found))
         subagent = _subagent_of(session, ended)
         outcome = outcome_of(session, ended)
         data = {
