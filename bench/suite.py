@@ -24,6 +24,7 @@ from bench import (
     subscribers,
     turns,
     waiting,
+    wires,
 )
 from bench.machine import Work, cores, describe, fixed_work_seconds, raise_file_limit
 from bench.report import Result, Row, as_data, as_lines, record
@@ -46,6 +47,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "recovery": clusters.measure_recovery,
     "fan-out": fanout.measure,
     "tool-dispatch": dispatch.measure,
+    "wires": wires.measure,
 }
 
 

@@ -212,7 +212,7 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
         "provider.Mine.model.m.efforts": "'huge' is not allowed; allowed: a list; each one of none, minimal,"
         " low, medium, high, xhigh, max, or none",
         "provider.Mine.model.m.context": "unknown key; did you mean context_window? allowed: context_window,"
-        " efforts, images, max_output_tokens, structured_output, upstream",
+        " efforts, images, max_output_tokens, parallel_calls, structured_output, upstream",
         "provider.other.base_url": 'is required for protocol = "chat"; allowed: such as'
         ' "http://127.0.0.1:11434/v1"',
     }

@@ -331,7 +331,7 @@ async def test_the_messages_of_a_request() -> None:
                 {
                     "type": "tool_use",
                     "id": strange,
-                    "name": "no_such",
+                    "name": "no_such_6ca085ba",
                     "input": {"not_a_json_object": "[1]"},
                 },
             ],

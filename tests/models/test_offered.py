@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.models.wires import WIRES, Wire, ask, calls_of, collect, entries_of, fail, user
 from tests.providers.answers import Call, Refusal, Text, answer
 from tests.providers.anthropic import AnthropicProvider
+from tests.providers.gemini_rules import ModelRules
 from tests.providers.rules import NAME
 
 from perdure.models.anthropic import AnthropicModel
@@ -34,7 +35,7 @@ HOSTILE = {
         "$top": {"type": "integer"},
         "user name": {"type": "object", "properties": {"@id": {"type": "string"}}, "required": ["@id"]},
         "n" * 70: {"type": "string"},
-        "plain": {"$ref": "#/properties/user name/properties/@id"},
+        "plain": {"$ref": "#/properties/user%20name/properties/@id"},
         "any": {"type": "object"},
     },
     "required": ["filter[name]", "plain"],
@@ -249,8 +250,75 @@ async def test_property_names_that_a_gateway_refuses_are_renamed_from_then_on(na
         ((_, arguments),) = calls_of(await collect(model, ask(tools=tools)))
         assert json.loads(arguments) == ARGUMENTS
         assert "$top" not in declared(provider.requests[1].body)[0][2]["properties"]
-        provider.queue(Refusal(400, message=said))
+        # There is one more way to say it, and then none.
+        provider.queue(Refusal(400, message=said), Refusal(400, message=said))
+        assert (await fail(model, ask(tools=tools)))[1].retryable
         assert not (await fail(model, ask(tools=tools)))[1].retryable
+        await model.close()
+
+
+SCHEMA_REFUSALS = {
+    "responses": "Invalid schema for function 'g': the schema is not to our liking.",
+    "chat": "Invalid schema for function 'g': the schema is not to our liking.",
+    "anthropic": "tools.1.custom.input_schema: JSON schema is invalid. It must match draft 2020-12",
+    "gemini": "* GenerateContentRequest.tools[0].function_declarations[1].parameters.properties[a]: odd",
+}
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_schema_that_is_refused_is_told_in_words_from_then_on(name: str) -> None:
+    """Whatever the reason: the other functions stay as they are, and calls are checked all the same."""
+    wire, odd = WIRES[name], {"type": "object", "properties": {"odd": {"type": "string"}}}
+    even = {"type": "object", "properties": {"even": {"type": "string"}}}
+    tools = (FunctionSpec("f", "", even), FunctionSpec("g", "Does g.", odd))
+    refusals = 2 if name == "gemini" else 1  # it has another form of schemas to try first
+    rules = {} if name != "gemini" else {"rules": ModelRules(json_schema=False)}
+    async with wire.provider(**rules) as provider:
+        model = wire.model(provider.settings())
+        provider.queue(Refusal(400, message=SCHEMA_REFUSALS[name]))
+        for _ in range(refusals):
+            assert (await fail(model, ask(tools=tools)))[1].retryable
+        await collect(model, ask(tools=tools))
+        assert len(provider.violations) == refusals - 1
+        functions = str(provider.requests[-1].body["tools"])
+        assert "'even'" in functions
+        assert "'odd'" not in functions
+        assert "Does g.\\n\\nThe input must match this JSON Schema: {" in functions
+        await model.close()
+
+
+OUTPUT_REFUSALS = {
+    "responses": "Invalid schema for response_format 'output': too many properties.",
+    "chat": "Invalid schema for response_format 'output': too many properties.",
+    "anthropic": "The compiled grammar is too large, which would cause performance issues.",
+    "gemini": "The specified response_schema produces a constraint that has too many states.",
+}
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_an_output_schema_that_is_refused_is_asked_for_in_words_from_then_on(name: str) -> None:
+    wire = WIRES[name]
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    request = ask(model="claude-opus-5-5", output_schema=schema)
+    refusals = 2 if name == "gemini" else 1
+    rules = {} if name != "gemini" else {"rules": ModelRules(json_schema=False)}
+    async with wire.provider(**rules) as provider:
+        model = wire.model(provider.settings())
+        provider.queue(Refusal(400, message=OUTPUT_REFUSALS[name]))
+        for _ in range(refusals):
+            assert (await fail(model, request))[1].retryable
+        await collect(model, request)
+        assert "Your final answer must be one JSON document" in str(provider.requests[-1].body)
+        assert "'schema'" not in str(provider.requests[-1].body)
+        other = ask(model="claude-opus-5-5", output_schema={**schema, "title": "Other"})
+        await collect(model, other)
+        assert "Your final answer" not in str(provider.requests[-1].body)
+        assert len(provider.violations) == refusals - 1
         await model.close()
 
 

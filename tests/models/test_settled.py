@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from perdure.models.anthropic_body import OFFERS, History
+from perdure.models.anthropic_messages import MessageWriter as AnthropicWriter
+from perdure.models.anthropic_messages import settled_messages, thought_id
 from perdure.models.chat_body import REASONING_FIELD, MessageWriter
 from perdure.models.chat_dialect import ReasoningRule, dialect_of
 from perdure.models.jsontext import Encoded, encode
@@ -24,6 +27,7 @@ from perdure.models.messages import (
     TextPart,
     UserMessage,
 )
+from perdure.models.offered import Offered
 from perdure.models.responses_body import InputWriter
 from perdure.models.settled import SettledHistories
 
@@ -97,6 +101,69 @@ def test_messages_are_the_same(seed: int, rule: ReasoningRule) -> None:
         whole = MessageWriter("p", "m", dialect, rule).write(request.entries)
         start = REASONING_FIELD if rule == "required" else None
         assert histories.write("s", request, start, write).json == encode(whole)
+
+
+@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_messages_of_turns_are_the_same(seed: int, replay: bool) -> None:
+    """Where messages of one role are joined, and the last one gets a breakpoint, all stays as it was."""
+    history, offered = History("p"), Offered((), OFFERS)
+    for request in anthropic_requests(seed):
+        whole = AnthropicWriter("p", "m", replay=replay)
+        messages = whole.write(request.entries)
+        written = history.write(request, offered, replay=replay)
+        assert written.all().json == encode(messages)
+        assert written.names == whole.after.names
+        users = [message for message in messages if message["role"] == "user"]
+        assert sum(message["role"] == "user" for message in written.last) >= min(2, len(users))
+
+
+def anthropic_requests(seed: int) -> list[ModelRequest]:
+    """The same conversations with blank texts, calls by their own ids, thinking, and messages in between."""
+    choice = random.Random(seed)
+    made = []
+    settled: tuple[Entry, ...] = ()
+    for number in range(12):
+        running = anthropic_turn(choice, number)
+        for end in sorted({1, len(running) // 2, len(running)} - {0}):
+            entries = (*settled, *running[:end])
+            made.append(ModelRequest("m", "", entries, cache_key="s", settled=len(settled)))
+        settled = (*settled, *running)
+    return made
+
+
+def anthropic_turn(choice: random.Random, number: int) -> tuple[Entry, ...]:
+    entries: list[Entry] = [UserMessage((TextPart(choice.choice([f"question {number}", " "])),))]
+    for step in range(choice.randrange(4)):
+        name = f"{number}_{step}"
+        seal = {"type": "thinking", "thinking": name, "signature": name}
+        thought = Native("p", "m", seal)
+        native = Native("p", "m", {"id": choice.choice(["toolu_0", f"toolu_{name}"])})
+        if choice.random() < 0.4:
+            entries.append(Reasoning((name,), thought))
+            native = Native("p", "m", {**native.data, "thinking": [thought_id(seal)]})
+        if choice.random() < 0.3:
+            entries.append(AssistantMessage(choice.choice(["On it.", ""])))
+        entries.append(FunctionCall(f"call_{name}", choice.choice(["look", "see"]), "{}", native))
+        if choice.random() < 0.3:
+            entries.append(UserMessage((TextPart("Faster."),)))
+        entries.append(FunctionResult(f"call_{name}", "done"))
+        if choice.random() < 0.3:
+            entries += [AssistantMessage("So far."), UserMessage((TextPart("And?"),))]
+    if choice.random() < 0.8:
+        entries.append(AssistantMessage(choice.choice([f"answer {number}", " "])))
+    return tuple(entries)
+
+
+def test_what_is_settled_of_a_long_conversation_is_written_once() -> None:
+    """The cost of a request does not grow with the turns before it."""
+    history, offered = History("p"), Offered((), OFFERS)
+    turn = (UserMessage((TextPart("question"),)), AssistantMessage("answer"))
+    for turns in range(2, 200):
+        entries = (*turn * turns, UserMessage((TextPart("now"),)))
+        request = ModelRequest("m", "", entries, cache_key="s", settled=2 * turns)
+        assert settled_messages(entries, 2 * turns) == 2 * turns - 2
+        assert len(history.write(request, offered, replay=True).last) == 3
 
 
 def test_only_what_is_new_is_written() -> None:

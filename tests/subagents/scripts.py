@@ -13,6 +13,10 @@ _ACTS = {
     r"^wait for any$": [("wait_for_subagents", 'until = "any"')],
     r"^wait$": [("wait_for_subagents", "")],
     r"^(?P<act>interrupt|close|resume) (?P<name>\S+)$": [("{act}_subagent", 'agent_id = "{name}"')],
+    r"^interrupt (?P<name>\S+) and tell it: (?P<input>.+)$": [
+        ("interrupt_subagent", 'agent_id = "{name}"'),
+        ("send_subagent_input", 'agent_id = "{name}", input = "{input}"'),
+    ],
     r"^ask (?P<name>\S+): (?P<task>[^;]+)$": [
         ("create_subagent", 'task = "{task}", name = "{name}"'),
         ("wait_for_subagents", ""),
@@ -72,6 +76,14 @@ when = {{ agent = "", user_matches = '^remember ' }}
 answer = [{{ text = "I remember." }}]
 usage = false
 
+[[rule]]
+when = {{ agent = "", step = 0, user_matches = '^work (?P<gate>[0-9a-f]+)$' }}
+answer = [
+    {{ text = "I work." }},
+    {{ wait_for_file = "gates/{{gate}}" }},
+    {{ call = "wait_for_subagents", arguments = {{ }} }},
+]
+
 # The root answers with the result of its last call.
 [[rule]]
 when = {{ agent = "" }}
@@ -79,16 +91,20 @@ answer = [{{ text = "{{result|Nothing was called.}}" }}]
 usage = {{ input_tokens = 10, output_tokens = 1 }}
 
 [[rule]]
-when = {{ agent = "?*", user_matches = 'hang (?P<gate>[0-9a-f]+)' }}
-answer = [{{ chunks = ["Before, ", {{ wait_for_file = "gates/{{gate}}" }}, "after."] }}]
-usage = {{ input_tokens = 100, output_tokens = 10 }}
-
-[[rule]]
-when = {{ agent = "?*", user_contains = "create below: ", user_matches = 'create below: (?P<task>.+)', step = 0 }}
+when = {{ agent = "?*", user_matches = 'create below: (?P<task>.+)', step = 0 }}
 answer = [
     {{ call = "create_subagent", arguments = {{ task = "{{task}}", name = "below" }} }},
     {{ call = "wait_for_subagents", arguments = {{ }} }},
 ]
+
+[[rule]]
+when = {{ agent = "?*", after_result_of = "wait_for_subagents" }}
+answer = [{{ text = "It is done below." }}]
+
+[[rule]]
+when = {{ agent = "?*", user_matches = 'hang (?P<gate>[0-9a-f]+)' }}
+answer = [{{ chunks = ["Before, ", {{ wait_for_file = "gates/{{gate}}" }}, "after."] }}]
+usage = {{ input_tokens = 100, output_tokens = 10 }}
 
 [[rule]]
 when = {{ agent = "?*", user_contains = "spawn", step = 0 }}

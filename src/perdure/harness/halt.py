@@ -11,7 +11,7 @@ class Halt:
     """`requested` is set when the step has to break off and its boundary to be passed: the rows say why.
 
     It is cleared in front of the transaction that reads them, so that what comes later is not forgotten.
-    `held_by`: the agents that are about to end the turn; until they have, the step that comes next is not begun.
+    `held_by`: the agents that are about to end the turn; until they have done so, no other step is begun.
     """
 
     requested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -19,4 +19,5 @@ class Halt:
 
     @property
     def is_held(self) -> bool:
+        """Whether another agent is about to end the turn."""
         return bool(self.held_by)

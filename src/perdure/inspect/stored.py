@@ -61,22 +61,25 @@ class StoreReader:
         return read_session(self._conn, session_id, self._project(session_id)).model_dump(mode="json")
 
     def turns(self, session_id: str, subagent_id: str | None) -> Sequence[Resource]:
-        """The root agent's turns; there are no subagents yet."""
+        """The turns of a subagent, or of the root agent for None."""
         from perdure.store.history import list_turns
 
         project = self._project(session_id)
-        return _whole(lambda page: list_turns(self._conn, session_id, project, page))
+        return _whole(lambda page: list_turns(self._conn, session_id, project, page, subagent_id=subagent_id))
 
     def items(self, session_id: str, subagent_id: str | None) -> Sequence[Resource]:
-        """The root agent's items."""
+        """The items of a subagent, or of the root agent for None."""
         from perdure.store.history import list_items
 
         project = self._project(session_id)
-        return _whole(lambda page: list_items(self._conn, session_id, project, page))
+        return _whole(lambda page: list_items(self._conn, session_id, project, page, subagent_id=subagent_id))
 
     def subagents(self, session_id: str) -> Sequence[Resource]:
-        """None: the store has no subagents yet."""
-        return ()
+        """The subagents."""
+        from perdure.store.subagents import list_subagents
+
+        project = self._project(session_id)
+        return _whole(lambda page: list_subagents(self._conn, session_id, project, page))
 
     def events(self, session_id: str) -> Sequence[Resource]:
         """The stored events.

@@ -15,6 +15,7 @@ from perdure.models.anthropic_reader import AnthropicReader
 from perdure.models.errors import ModelError
 from perdure.models.messages import ModelEvent, ModelRequest
 from perdure.models.offered import Offered, OfferLessons
+from perdure.models.output_lessons import OutputLessons
 from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream
@@ -41,6 +42,7 @@ class AnthropicModel:
         self._upstream = Upstream(provider, transport, "/messages", headers, {})
         self._refused: set[str] = set()
         self._history = History(provider.name, self._refused)
+        self._outputs = OutputLessons()
         self._offers = OfferLessons(OFFERS)
         self._uncached: set[str] = set()
         self._limits: dict[str, int] = {}
@@ -49,14 +51,15 @@ class AnthropicModel:
         provider, family = self._upstream.provider, family_of(request.model)
         settings = self._upstream.settings(request.model)
         enforces = settings.structured_output
-        offered = Offered(request.tools, self._offers.rules(request.model))
+        offered = self._offers.offer(request)
         body = build_body(
             request,
             self._history,
             offered,
             family,
             max_tokens=self._max_tokens(request.model, family),
-            enforce_schema=family.output_format if enforces is None else enforces,
+            enforce_schema=(family.output_format if enforces is None else enforces)
+            and self._outputs.takes(request),
             parallel_calls=settings.parallel_calls is not False,
             cached=request.model not in self._uncached,
         )
@@ -92,7 +95,7 @@ class AnthropicModel:
         if _CACHE_REFUSED.search(complaint) and model not in self._uncached:
             self._uncached.add(model)
             return True
-        if self._offers.learn(model, complaint):
+        if self._learn_shapes(request, complaint):
             return True
         if _THOUGHT_REFUSED.search(complaint):
             learnt = self._refuse_thoughts(request, offered)
@@ -115,6 +118,9 @@ class AnthropicModel:
             self._refused.clear()
         self._refused |= ids
         return bool(ids)
+
+    def _learn_shapes(self, request: ModelRequest, complaint: str) -> bool:
+        return self._outputs.learn(request, complaint) or self._offers.learn(request, complaint)
 
     async def close(self) -> None:
         await self._upstream.close()

@@ -16,6 +16,7 @@ from perdure.models.images import ImageLessons
 from perdure.models.jsontext import Encoded, encode
 from perdure.models.messages import Entry, ModelEvent, ModelRequest
 from perdure.models.offered import Offered, OfferLessons, OfferRules
+from perdure.models.output_lessons import OutputLessons
 from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream, bearer
@@ -42,14 +43,15 @@ class ChatModel:
         self._dialect = dialect_of(provider.base_url)
         self._reasoning = ReasoningRules()
         self._images = ImageLessons()
+        self._outputs = OutputLessons()
         self._offers = OfferLessons(OfferRules())
         # A field of the assistant's messages that is found late changes those before it.
         self._histories: SettledHistories[str | None] = SettledHistories(operator.eq)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider, settings = self._upstream.provider, self._upstream.settings(request.model)
-        enforce_schema = settings.structured_output is not False
-        offered = Offered(request.tools, self._offers.rules(request.model))
+        enforce_schema = settings.structured_output is not False and self._outputs.takes(request)
+        offered = self._offers.offer(request)
         body = build_body(
             request,
             provider.name,
@@ -114,12 +116,15 @@ class ChatModel:
         was_sent = any(fields & message.keys() for message in written())
         if self._reasoning.learn(request.model, error.message, was_sent=was_sent):
             return True
-        if self._offers.learn(request.model, error.message):
+        if self._learn_shapes(request, error.message):
             return True
         learnt = self._images.learn(request, written, error)
         if learnt:
             self._histories = SettledHistories(operator.eq)
         return learnt
+
+    def _learn_shapes(self, request: ModelRequest, complaint: str) -> bool:
+        return self._outputs.learn(request, complaint) or self._offers.learn(request, complaint)
 
     async def close(self) -> None:
         await self._upstream.close()

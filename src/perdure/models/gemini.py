@@ -17,6 +17,7 @@ from perdure.models.images import ImageLessons
 from perdure.models.jsontext import Encoded
 from perdure.models.messages import Entry, ModelEvent, ModelRequest
 from perdure.models.offered import Offered, OfferLessons, OfferRules
+from perdure.models.output_lessons import OutputLessons
 from perdure.models.settled import SettledHistories
 from perdure.models.transport import Transport
 from perdure.models.upstream import Upstream
@@ -39,20 +40,21 @@ class GeminiModel:
         self._lessons = Lessons()
         self._images = ImageLessons()
         # What its schemas cannot say at their root is said elsewhere.
+        self._outputs = OutputLessons()
         self._offers = OfferLessons(OfferRules(leading_letter=True, plain_root=False))
         # The state is whether anything was written.
         self._histories: SettledHistories[bool] = SettledHistories()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider, settings = self._upstream.provider, self._upstream.settings(request.model)
-        offered = Offered(request.tools, self._offers.rules(request.model))
+        offered = self._offers.offer(request)
         body = build_body(
             request,
             self._contents(request, offered),
             self._lessons.rules(request.model),
             offered,
             max_output_tokens=self._upstream.max_output_tokens(request.model),
-            enforce_schema=settings.structured_output is not False,
+            enforce_schema=settings.structured_output is not False and self._outputs.takes(request),
             parallel_calls=settings.parallel_calls is not False,
         )
         reader = GeminiReader(provider, request.model)
@@ -99,13 +101,16 @@ class GeminiModel:
         contents = self._write(request.model, offered, request.entries, begun=False)
         learnt = (
             self._lessons.learn(request.model, body, contents, error.message)
-            or (error.status in (400, 422) and self._offers.learn(request.model, error.message))
+            or (error.status in (400, 422) and self._learn_shapes(request, error.message))
             or self._images.learn(request, lambda: contents, error)
         )
         if learnt:
             # What was written may hold what is refused.
             self._histories = SettledHistories()
         return learnt
+
+    def _learn_shapes(self, request: ModelRequest, complaint: str) -> bool:
+        return self._outputs.learn(request, complaint) or self._offers.learn(request, complaint)
 
     async def close(self) -> None:
         await self._upstream.close()

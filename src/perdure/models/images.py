@@ -24,9 +24,7 @@ _DATA_URL = re.compile(r"data:(?P<kind>[^;,]*)(?:;[^;,]*)*?;base64,", re.IGNOREC
 _ALIASES = {"image/jpg": "image/jpeg"}
 _HEAD = 64 << 10  # of base64; a JPEG may have as much before it tells its size
 _COMPLAINT = re.compile(
-    r"image|media[ _]?type|mime ?type|unable to (?:download|fetch|process)"
-    r"|(?:downloading|fetching|fetch content from)\b.{0,20}\burl|https?://",
-    re.IGNORECASE,
+    r"image|media[ _]?type|mime ?type|\bdownload|\bfetch(?:ing)? (?:content|file|url)", re.IGNORECASE
 )
 _PLACE = re.compile(r"(?:messages|input)[.\[]+\d+[\w.\[\]]*")
 

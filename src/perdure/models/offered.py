@@ -9,16 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.models.jsontext import encode, scrub
-from perdure.models.messages import CallDone, FunctionSpec, ModelEvent
+from perdure.models.messages import CallDone, FunctionSpec, ModelEvent, ModelRequest
 from perdure.models.outgoing import MAX_NAME, function_name
 from perdure.models.schema_sent import property_names, renamed, sendable
 
 MAX_PROPERTY = 64
+KEPT_BYTES = 8 << 20
 CONTINUED = " … (continued in the description of its parameters)"
 ROOT_CHOICES = ("anyOf", "oneOf", "allOf", "enum", "not")
 
@@ -28,6 +30,13 @@ _PROPERTY_REFUSED = re.compile(
     r"propert(?:y|ies) (?:keys?|names?)\b.{0,80}\b(?:pattern|match|invalid|must)", re.IGNORECASE | re.DOTALL
 )
 _DESCRIPTION_REFUSED = re.compile(r"description\W.{0,40}too long.{0,60}maximum length (\d+)", re.I | re.S)
+_SCHEMA_REFUSED = re.compile(r"schema|parameters|properties", re.IGNORECASE)
+_NAMED = re.compile(r"schema for function '([^']+)'", re.IGNORECASE)
+_PLACED = re.compile(r"(?:tools|function_declarations)[.\[](\d+)(?!\d|\]?\.function_declarations)", re.I)
+
+
+Told = tuple[FunctionSpec, dict[str, str]]
+"""A function as it is offered, and the names that its properties have there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +48,35 @@ class OfferRules:
         plain_properties: names of properties are up to 64 of `A-Z a-z 0-9 _ . -`.
         plain_root: the root of a schema makes no choices (`anyOf`, `not` and the like).
         description: most characters of a function's description.
+        in_words: digests of schemas that are refused whatever their form.
     """
 
     leading_letter: bool = False
     plain_properties: bool = False
     plain_root: bool = True
     description: int | None = None
+    in_words: frozenset[bytes] = frozenset()
+
+
+class ToldFunctions:
+    """What was made of the functions that are offered again and again, within bounds."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[OfferRules, str, str, bytes], Told] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: tuple[OfferRules, str, str, bytes], make: Callable[[], Told]) -> Told:
+        """What was made under a key, of which the last part tells the size."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = make()
+            self._size += len(key[-1])
+        self._kept[key] = found
+        while self._size > KEPT_BYTES:
+            oldest = next(iter(self._kept))
+            self._kept.pop(oldest)
+            self._size -= len(oldest[-1])
+        return found
 
 
 class OfferLessons:
@@ -53,19 +85,27 @@ class OfferLessons:
     def __init__(self, known: OfferRules) -> None:
         self._known = known
         self._learnt: dict[str, OfferRules] = {}
+        self._told = ToldFunctions()
+
+    def offer(self, request: ModelRequest) -> Offered:
+        """The functions of a request as its model takes them."""
+        return Offered(request.tools, self.rules(request.model), self._told)
 
     def rules(self, model: str) -> OfferRules:
         return self._learnt.get(model, self._known)
 
-    def learn(self, model: str, complaint: str) -> bool:
+    def learn(self, request: ModelRequest, complaint: str) -> bool:
         """Take a refused request into account; whether the next one will be different."""
+        model = request.model
         rules = changed = self.rules(model)
         if found := _DESCRIPTION_REFUSED.search(complaint):
             limit = int(found[1])
             if limit > len(CONTINUED) and (rules.description is None or limit < rules.description):
                 changed = replace(rules, description=limit)
-        elif _PROPERTY_REFUSED.search(complaint):
+        elif _PROPERTY_REFUSED.search(complaint) and not rules.plain_properties:
             changed = replace(rules, plain_properties=True)
+        elif schemas := _refused_schemas(Offered(request.tools, rules), request.tools, complaint):
+            changed = replace(rules, in_words=rules.in_words | schemas)
         if changed != rules:
             self._learnt[model] = changed
         return changed != rules
@@ -74,15 +114,19 @@ class OfferLessons:
 class Offered:
     """The functions of one request. `tools` are what the provider is told of them."""
 
-    def __init__(self, tools: Sequence[FunctionSpec], rules: OfferRules) -> None:
+    def __init__(
+        self, tools: Sequence[FunctionSpec], rules: OfferRules, told: ToldFunctions | None = None
+    ) -> None:
+        """`told`: what was made of functions before."""
         self._rules = rules
+        told = told or ToldFunctions()
         self._sent: dict[str, str] = {}
         self._ours: dict[str, str] = {}
         self._properties: dict[str, dict[str, str]] = {}
         for spec in tools:
             self._sent[spec.name] = sent = self._acceptable(spec.name)
             self._ours[sent] = spec.name
-        self.tools = tuple(self._told(spec) for spec in tools)
+        self.tools = tuple(self._take(spec, told) for spec in tools)
 
     @property
     def changed(self) -> frozenset[tuple[str, ...]]:
@@ -120,8 +164,16 @@ class Offered:
             clean = f"_{clean}"
         return name if clean == name else _marked(clean, name, MAX_NAME)
 
-    def _told(self, spec: FunctionSpec) -> FunctionSpec:
+    def _take(self, spec: FunctionSpec, told: ToldFunctions) -> FunctionSpec:
+        key = (self._rules, spec.name, spec.description, encode(dict(spec.parameters)))
+        made, names = told.get(key, lambda: self._told(spec))
+        if names:
+            self._properties[spec.name] = names
+        return made
+
+    def _told(self, spec: FunctionSpec) -> Told:
         rename: Callable[[str], str] = str
+        names: dict[str, str] = {}
         if self._rules.plain_properties:
             names = {
                 name: _property(name)
@@ -129,12 +181,14 @@ class Offered:
                 if not _PROPERTY.fullmatch(name)
             }
             if names:
-                self._properties[spec.name] = names
                 rename = _by(names)
         parameters = sendable(spec.parameters, rename)
         description = spec.description
-        if spec.name in self._properties:
-            description = _also(description, _names_told(self._properties[spec.name]))
+        if self._rules.in_words and _digest(spec.parameters) in self._rules.in_words:
+            told = f"The input must match this JSON Schema: {encode(parameters).decode()}"
+            return FunctionSpec(self._sent[spec.name], _also(description, told), sendable({}, str)), names
+        if names:
+            description = _also(description, _names_told(names))
         if self._rules.plain_root:
             # A choice between whole objects is told in words, and checked when the call comes.
             choices = {key: parameters.pop(key) for key in ROOT_CHOICES if key in parameters}
@@ -145,7 +199,24 @@ class Offered:
         if most is not None and len(description) > most:
             parameters["description"] = description
             description = description[: most - len(CONTINUED)] + CONTINUED
-        return FunctionSpec(self._sent[spec.name], description, parameters)
+        return FunctionSpec(self._sent[spec.name], description, parameters), names
+
+
+def _refused_schemas(offered: Offered, tools: Sequence[FunctionSpec], complaint: str) -> frozenset[bytes]:
+    """The schemas of those functions that a complaint about schemas names, by name or place."""
+    if not _SCHEMA_REFUSED.search(complaint):
+        return frozenset()
+    names = set(_NAMED.findall(complaint))
+    places = {int(place) for place in _PLACED.findall(complaint)}
+    return frozenset(
+        _digest(spec.parameters)
+        for place, (spec, sent) in enumerate(zip(tools, offered.tools, strict=True))
+        if place in places or sent.name in names
+    )
+
+
+def _digest(schema: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(encode(dict(schema))).digest()
 
 
 def _property(name: str) -> str:

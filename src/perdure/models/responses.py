@@ -11,6 +11,7 @@ from perdure.models.errors import ModelError
 from perdure.models.images import ImageLessons
 from perdure.models.messages import CompactedHistory, Entry, Finished, ModelEvent, ModelRequest
 from perdure.models.offered import Offered, OfferLessons, OfferRules
+from perdure.models.output_lessons import OutputLessons
 from perdure.models.responses_body import InputWriter, build_body
 from perdure.models.responses_compaction import BELOW, compact_body, read_compaction
 from perdure.models.responses_reader import ResponseReader
@@ -47,12 +48,13 @@ class ResponsesModel:
         self._upstream = Upstream(provider, transport, "/responses", bearer(provider), OWN_FIELDS)
         self._refused: set[str] = set()
         self._images = ImageLessons()
+        self._outputs = OutputLessons()
         self._offers = OfferLessons(OfferRules())
         self._histories: SettledHistories[frozenset[str]] = SettledHistories()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         provider, settings = self._upstream.provider, self._upstream.settings(request.model)
-        offered = Offered(request.tools, self._offers.rules(request.model))
+        offered = self._offers.offer(request)
         body = build_body(
             request,
             provider.name,
@@ -64,7 +66,7 @@ class ResponsesModel:
             ),
             offered=offered,
             max_output_tokens=self._upstream.max_output_tokens(request.model),
-            enforce_schema=settings.structured_output is not False,
+            enforce_schema=settings.structured_output is not False and self._outputs.takes(request),
             parallel_calls=settings.parallel_calls is not False,
         )
         reader = ResponseReader(provider, request.model)
@@ -116,7 +118,7 @@ class ResponsesModel:
             return self._refuse_items(request)
         if error.status not in (400, 422):
             return False
-        if self._offers.learn(request.model, error.message):
+        if self._learn_shapes(request, error.message):
             return True
         learnt = self._images.learn(
             request, lambda: self._write(request.model, request.entries, frozenset(), offered)[0], error
@@ -134,6 +136,9 @@ class ResponsesModel:
         # What was written names them.
         self._histories = SettledHistories()
         return bool(ids)
+
+    def _learn_shapes(self, request: ModelRequest, complaint: str) -> bool:
+        return self._outputs.learn(request, complaint) or self._offers.learn(request, complaint)
 
     async def close(self) -> None:
         await self._upstream.close()

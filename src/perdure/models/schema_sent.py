@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 Rename = Callable[[str], str]
 
@@ -81,7 +82,7 @@ def _sent(schema: Any, rename: Rename) -> Any:
         elif key == "dependentRequired" and isinstance(value, Mapping):
             made[key] = {rename(name): [rename(other) for other in others] for name, others in value.items()}
         elif key == "$ref" and isinstance(value, str) and value.startswith("#"):
-            made[key] = _PROPERTY_STEP.sub(lambda step: _step(rename(_unstepped(step[0]))), value)
+            made[key] = _PROPERTY_STEP.sub(lambda step: _step(step[0], rename), value)
         elif key in _VALUES:
             made[key] = renamed(value, rename)
         else:
@@ -132,12 +133,14 @@ def _found(root: Any, reference: str) -> Any:
     return root if steps[0] == "#" and len(steps) > 1 else None
 
 
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+def _step(step: str, rename: Rename) -> str:
+    name = _unstepped(step)
+    sent = rename(name)
+    return step if sent == name else quote(sent.replace("~", "~0").replace("/", "~1"), safe="~")
 
 
 def _unstepped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
+    return unquote(step).replace("~1", "/").replace("~0", "~")
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

@@ -87,8 +87,11 @@ class Boundary:
 
 
 def starting(rows: Sequence[InboxRow], *, reports_wake: bool = False) -> list[InboxRow]:
-    """The input that begins a turn of an idle agent: all but reports, unless the settings say so."""
-    return [row for row in rows if row["kind"] != REPORT or reports_wake]
+    """The input that begins a turn of an idle agent: all but reports, unless the settings say so.
+
+    A report of a turn that was interrupted begins none: somebody wanted an end.
+    """
+    return [row for row in rows if row["kind"] != REPORT or (reports_wake and not row["payload"]["quiet"])]
 
 
 def pass_boundary(
@@ -272,7 +275,7 @@ def _next_turn_of_subagent(
 
 def _call_up_root(session: LockedSession) -> None:
     """Begin a turn of an idle root that has reports to read."""
-    if session.row["turn_id"] is None and session.inbox():
+    if session.row["turn_id"] is None and starting(session.inbox(), reports_wake=True):
         start_turn(session, ())
 
 

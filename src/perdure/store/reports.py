@@ -84,7 +84,8 @@ def last_turn(session: LockedSession, subagent: SubagentRow) -> TurnRow | None:
 def leave_report(session: LockedSession, turn: TurnRow) -> None:
     """Tell the parent of the subagent whose turn has ended."""
     subagent = _subagent_of(session, turn)
-    session.queue_input(REPORT, {"turn": turn.id}, subagent.parent_agent_id)
+    payload = {"turn": turn.id, "quiet": turn.status == "cancelled"}
+    session.queue_input(REPORT, payload, subagent.parent_agent_id)
 
 
 def apply_reports(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[str, Any]]) -> None:
