@@ -186,3 +186,8 @@ def test_written_json_is_embedded_whatever_else_the_value_holds() -> None:
     assert encode({"x": written, "y": 2**70}) == b'{"x":[{"a":1}],"y":%d}' % 2**70
     with pytest.raises(TypeError, match="not JSON"):
         encode({"x": object()})
+
+
+def test_written_json_is_not_read_again() -> None:
+    """It goes out byte for byte: parsing a long history for every request would cost what it saves."""
+    assert encode({"x": Encoded(b'[1, {"a" : 2}]')}) == b'{"x":[1, {"a" : 2}]}'

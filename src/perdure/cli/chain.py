@@ -44,8 +44,8 @@ def show_chain(
 ) -> None:
     """Rebuild the chain of a session: agent, turn, call, result, subagent.
 
-    Says what is owed, orphaned, answered twice, dropped or mismatched; of several sessions also which look
-    like a second try of another.
+    Says what is owed, orphaned, answered twice, dropped or mismatched, and whose reports are missing; of
+    several sessions also which look like a second try of another.
     """
     if as_table and as_json:
         fail("Choose one of --table and --json.", WRONG_USAGE)
@@ -56,7 +56,7 @@ def show_chain(
         from perdure.inspect import build_chain, find_retries
         from perdure.inspect.exports import with_ledger
 
-        exports = [sources.export(target) for target in targets]
+        exports = [sources.export(target, events="for_subagents") for target in targets]
         if journal is not None:
             exports = [with_journal(sources, export, journal) for export in exports]
         if ledger is not None:

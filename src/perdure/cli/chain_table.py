@@ -8,7 +8,18 @@ from typing import assert_never
 from rich.cells import cell_len
 from rich.text import Text
 
-from perdure.cli.chain_view import STYLES, line_of, session_words, short_kind, thread_line
+from perdure.cli.chain_view import (
+    REPORTS,
+    STYLES,
+    Names,
+    came_of,
+    line_of,
+    names_of,
+    route_of,
+    session_words,
+    short_kind,
+    thread_line,
+)
 from perdure.cli.terminal import abbreviated, escaped, open_console, shown, visible
 from perdure.inspect.links import (
     Call,
@@ -34,7 +45,11 @@ def print_table_of(chain: Chain) -> None:
     """Print a chain as a table, with a line for each agent above what it did."""
     console = open_console()
     short = console.width < WIDE
-    blocks = [(thread_line(thread), list(_rows(thread, short))) for thread in chain.threads]
+    names = names_of(chain)
+    blocks = [
+        (Text("  " * (thread.depth - 1)) + thread_line(thread), list(_rows(thread, short, names)))
+        for thread in chain.threads
+    ]
     owed = [
         (
             _id(each.turn_id, short),
@@ -66,12 +81,14 @@ def _print_row(row: Row, widths: list[int], style: str = "") -> None:
     open_console().print(text.append(said), no_wrap=True, overflow="ellipsis")
 
 
-def _rows(thread: ThreadLink, short: bool) -> Iterator[Row]:
+def _rows(thread: ThreadLink, short: bool, names: Names) -> Iterator[Row]:
     for turn in thread.turns:
-        error = shown(turn.error) if turn.error else ""
-        yield _id(turn.id, short), "turn", "", escaped(turn.status or "not listed"), error
+        said = " ".join(
+            (*(shown(error) for error in (turn.error,) if error), REPORTS.get(turn.report or "", ""))
+        )
+        yield _id(turn.id, short), "turn", "", escaped(turn.status or "not listed"), said.strip()
         for entry in turn.entries:
-            for what, name, state, said in _entry_rows(entry):
+            for what, name, state, said in _entry_rows(entry, names):
                 yield "", escaped(what), _id(name, short), escaped(state), said
 
 
@@ -79,7 +96,7 @@ def _id(name: str | None, short: bool) -> str:
     return "-" if name is None else abbreviated(name) if short else visible(name)
 
 
-def _entry_rows(entry: Entry) -> Iterator[tuple[str, str | None, str, str]]:
+def _entry_rows(entry: Entry, names: Names) -> Iterator[tuple[str, str | None, str, str]]:
     match entry:
         case Message():
             yield entry.role, entry.place.id, entry.place.status or "", visible(entry.text)
@@ -87,8 +104,8 @@ def _entry_rows(entry: Entry) -> Iterator[tuple[str, str | None, str, str]]:
             kind = short_kind(entry.place.type)
             yield kind, entry.place.id, entry.place.status or "", visible(entry.summary)
         case Coordination():
-            whom = entry.subagent_id or ", ".join(entry.recipients)
-            said = visible(f"→ {whom} {entry.text}")
+            words = (route_of(entry, names), came_of(entry, names), visible(entry.text))
+            said = " ".join(word for word in words if word)
             yield short_kind(entry.place.type), entry.place.id, entry.place.status or "", said
         case Call():
             yield "call", entry.call_id, entry.state, f"{visible(entry.name or '')} {shown(entry.arguments)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from rich.console import Console
@@ -22,6 +22,7 @@ from perdure.inspect.links import (
     Owed,
     Result,
     ThreadLink,
+    Tokens,
     TurnLink,
     Work,
 )
@@ -31,7 +32,17 @@ STYLES = {
     "red",
     "unanswered": "yellow", "unknown": "yellow", "completed": "green", "cancelled": "yellow", "idle": "cyan",
     "incomplete": "yellow", "requires_action": "bold yellow", "orphaned": "bold red", "closed": "dim",
+    "missing": "bold red", "waiting": "yellow", "at work": "cyan",
 }  # fmt: skip
+REPORTS = {
+    "told": "reported", "told_by_call": "told by the call that ended it", "waiting": "report waits",
+    "missing": "report missing",
+}  # fmt: skip
+OUTCOMES = {
+    "waiting": "waits", "all_ended": "until all had ended", "some_ended": "was over before",
+    "none_ended": "was over before", "broken_off": "ended with its turn", "refused": "was refused",
+}  # fmt: skip
+Names = Mapping[str, str]
 KIND_WIDTH = 9
 
 
@@ -39,12 +50,17 @@ def print_tree(chain: Chain, *, with_ids: bool) -> None:
     """Print a chain as a tree; every line is cut at the width of the terminal."""
     console = open_console()
     top = Tree(line_of((visible(chain.session_id or "no session"), "bold"), *session_words(chain)))
+    names = names_of(chain)
+    branches: list[Tree] = [top]
     for thread in chain.threads:
-        branch = top.add(thread_line(thread))
+        # What one agent created stands below it, behind its turns.
+        del branches[max(thread.depth, 0) + 1 :]
+        branch = branches[-1].add(thread_line(thread))
+        branches.append(branch)
         for turn in thread.turns:
             twig = branch.add(_turn_line(turn))
             for entry in turn.entries:
-                _add(twig, entry, with_ids)
+                _add(twig, entry, with_ids, names)
     for owed in chain.owed:
         top.add(_owed_line(owed))
     console.print(top)
@@ -55,6 +71,8 @@ def session_words(chain: Chain) -> Iterator[tuple[str, str]]:
         yield chain.status, STYLES.get(chain.status, "")
     if chain.model is not None:
         yield visible(chain.model), "dim"
+    if chain.usage is not None and len(chain.threads) > 1:
+        yield f"{chain.usage.total} tokens in all", "dim"
     if chain.error:
         yield shown(chain.error), "red"
 
@@ -62,14 +80,32 @@ def session_words(chain: Chain) -> Iterator[tuple[str, str]]:
 def thread_line(thread: ThreadLink) -> Text:
     name = visible(thread.name or "")
     if thread.subagent_id is None:
-        return line_of(("main agent", "bold"), (name, ""), (visible(thread.agent_id or ""), "dim"))
+        return line_of(
+            ("main agent", "bold"), (name, ""), (visible(thread.agent_id or ""), "dim"), _used(thread.usage)
+        )
+    doing = "at work" if thread.is_running else ""
     return line_of(
         ("subagent", "bold"),
         (visible(thread.subagent_id), ""),
         (name, ""),
         (thread.status or "", STYLES.get(thread.status or "", "")),
+        (doing, STYLES["at work"]),
         (f"of {visible(thread.parent_agent_id)}" if thread.parent_agent_id else "", "dim"),
+        _used(thread.usage),
     )
+
+
+def names_of(chain: Chain) -> Names:
+    """What the agents of a chain are called, by id."""
+    return {
+        thread.agent_id: thread.name or ("main agent" if thread.subagent_id is None else "")
+        for thread in chain.threads
+        if thread.agent_id is not None
+    }
+
+
+def _used(usage: Tokens | None) -> tuple[str, str]:
+    return ("" if usage is None else f"{usage.total} tokens", "dim")
 
 
 def _turn_line(turn: TurnLink) -> Text:
@@ -80,6 +116,7 @@ def _turn_line(turn: TurnLink) -> Text:
         (visible(turn.id or "?"), "bold"),
         (status, STYLES.get(status, "")),
         (f"{turn.seconds} s" if turn.seconds is not None else "", "dim"),
+        ("" if turn.report is None else REPORTS[turn.report], STYLES.get(turn.report or "", "dim")),
         (shown(turn.error) if turn.error else "", "red"),
     )
 
@@ -94,7 +131,7 @@ def _owed_line(owed: Owed) -> Text:
     )
 
 
-def _add(twig: Tree, entry: Entry, with_ids: bool) -> None:
+def _add(twig: Tree, entry: Entry, with_ids: bool, names: Names) -> None:
     match entry:
         case Message():
             note = "" if entry.phase != "commentary" else "(commentary)"
@@ -110,7 +147,7 @@ def _add(twig: Tree, entry: Entry, with_ids: bool) -> None:
                 )
             )  # fmt: skip
         case Coordination():
-            twig.add(_with_id(_coordination(entry), entry.place.id, with_ids))
+            twig.add(_with_id(_coordination(entry, names), entry.place.id, with_ids))
         case Call():
             head = _entry(
                 "call", (visible(entry.name or "?"), "bold"), (entry.state, STYLES[entry.state]),
@@ -130,19 +167,41 @@ def _add(twig: Tree, entry: Entry, with_ids: bool) -> None:
             assert_never(entry)
 
 
-def _coordination(entry: Coordination) -> Text:
-    recipients = ", ".join(map(visible, entry.recipients)) or "-"
-    where = f"{visible(entry.sender or '?')} → {recipients}"
-    if entry.place.type == "create_subagent_call":
-        linked = f" (by {entry.linked_by})" if entry.linked_by else ""
-        where = f"→ {visible(entry.subagent_id or 'no subagent known')}{linked}"
+def _coordination(entry: Coordination, names: Names) -> Text:
     status = entry.place.status or ""
     return _entry(
         short_kind(entry.place.type),
         (status, STYLES.get(status, "")),
-        (where, "cyan"),
+        (route_of(entry, names), "cyan"),
+        (came_of(entry, names), "dim"),
         (visible(entry.text), ""),
     )
+
+
+def route_of(entry: Coordination, names: Names) -> str:
+    """Who said something to whom, by name where there is one."""
+    if entry.place.type == "create_subagent_call":
+        linked = f" (by {entry.linked_by})" if entry.linked_by else ""
+        whom = _known(entry.subagent_id, names) if entry.subagent_id else "no subagent known"
+        return f"→ {whom}{linked}"
+    recipients = ", ".join(_known(each, names) for each in entry.recipients) or "-"
+    return f"{_known(entry.sender or '?', names)} → {recipients}"
+
+
+def came_of(entry: Coordination, names: Names) -> str:
+    """What came of a wait, and which turn a report or a call is about."""
+    if entry.outcome is not None:
+        left = ", ".join(_known(each, names) for each in entry.unreported)
+        is_early = entry.outcome in ("some_ended", "none_ended")
+        return OUTCOMES[entry.outcome] + (f" {left} had ended" if is_early else "")
+    if entry.about_turn_id is None:
+        return ""
+    verb = "reports" if entry.place.type == "agent_message" else "ended"
+    return f"{verb} {visible(entry.about_turn_id)}"
+
+
+def _known(agent_id: str, names: Names) -> str:
+    return visible(names.get(agent_id) or agent_id)
 
 
 def _result(result: Result, with_ids: bool, *, named: bool) -> Text:

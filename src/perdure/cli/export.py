@@ -62,8 +62,11 @@ def export_session(
         _write(output, text)
     except OSError as error:
         fail(f"{output} cannot be written: {error.strerror or error}", TROUBLE)
-    count = sum(len(thread.items) for thread in found.threads)
-    typer.echo(f"Wrote {output}: {len(found.turns)} turns, {count} items.", err=True)
+    turns, items = (
+        sum(len(getattr(thread, name)) for thread in found.threads) for name in ("turns", "items")
+    )
+    agents = f" of the main agent and {len(found.subagents)} subagents" if found.subagents else ""
+    typer.echo(f"Wrote {output}: {turns} turns, {items} items{agents}.", err=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -71,7 +71,7 @@ class Sources:
         self._names = [name for each in redact or () for name in each.split(",") if name]
         self._redactor: Redactor | None = None
 
-    def export(self, target: str, *, events: bool = False) -> Export:
+    def export(self, target: str, *, events: bool | Literal["for_subagents"] = False) -> Export:
         """The session that a target names, or that a file holds."""
         from perdure.inspect import export_of, read_json
 
@@ -106,7 +106,7 @@ class Sources:
         document = read_json(name)
         return document if masker is None else masker.value(document)
 
-    def _session(self, session_id: str, events: bool) -> Export:
+    def _session(self, session_id: str, events: bool | Literal["for_subagents"]) -> Export:
         from perdure.inspect import read_export
 
         with self._reader(session_id) as reader:

@@ -13,7 +13,7 @@ from perdure.inspect.exports import Export, Thread, export_of
 from perdure.inspect.faults import BadQuestion, InspectError, Unreadable
 from perdure.inspect.files import read_file, read_json
 from perdure.inspect.kinds import KINDS
-from perdure.inspect.links import Call, Chain, Finding, Result, ThreadLink, TurnLink
+from perdure.inspect.links import Call, Chain, Finding, Result, ThreadLink, Tokens, TurnLink
 from perdure.inspect.operations import Operation, operations
 from perdure.inspect.paths import Hit, find_path
 from perdure.inspect.reading import Reader, read_export
@@ -44,6 +44,7 @@ __all__ = [
     "StoreReader",
     "Thread",
     "ThreadLink",
+    "Tokens",
     "TurnLink",
     "Unreadable",
     "build_chain",

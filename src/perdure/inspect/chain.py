@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.inspect.business import chat_only_ids
-from perdure.inspect.exports import Export, Resource, Thread
+from perdure.inspect.exports import Export, Resource, Thread, texts_of
 from perdure.inspect.history import (
     ROLES,
     Found,
@@ -22,9 +22,12 @@ from perdure.inspect.history import (
 from perdure.inspect.kinds import finding
 from perdure.inspect.ledgers import check_ledger
 from perdure.inspect.links import Call, CallState, Chain, Entry, ThreadLink, TurnLink
+from perdure.inspect.nesting import nested
+from perdure.inspect.reports import link_reports
 from perdure.inspect.results import Matching, Slot, match_results
 from perdure.inspect.states import check_states
 from perdure.inspect.subagents import link_subagents
+from perdure.inspect.tokens import sum_of, tokens_of
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
@@ -43,8 +46,9 @@ def build_chain(export: Export, *, id_patterns: Sequence[str] = ()) -> Chain:
         BadQuestion: a pattern is no regular expression that can be used.
     """
     builder = _Builder(export, match_results(export))
-    threads = link_subagents(export, builder.threads())
-    findings = [*builder.findings, *threads.findings]
+    linked = link_subagents(export, builder.threads())
+    told = link_reports(export, linked.threads)
+    findings = [*builder.findings, *linked.findings, *told.findings]
     session = export.session or {}
     agent = session.get("agent")
     chain = Chain(
@@ -54,8 +58,9 @@ def build_chain(export: Export, *, id_patterns: Sequence[str] = ()) -> Chain:
         model=text_or_none(agent.get("model")) if isinstance(agent, Mapping) else None,
         created_at=int_or_none(session.get("created_at")),
         owed=tuple(owed_of(action) for action in export.required_actions),
-        threads=threads.threads,
+        threads=nested(told.threads),
         findings=(),
+        usage=tokens_of(session),
     )
     findings += check_states(export, chain)
     findings += check_ledger(export, chain)
@@ -104,6 +109,7 @@ class _Builder:
             for turn_id, entry in self._without_item():
                 entries.setdefault(turn_id, []).append(entry)
         listed = {text_or_none(turn.get("id")): turn for turn in thread.turns}
+        turns = tuple(_turn(turn_id, listed.get(turn_id), tuple(each)) for turn_id, each in entries.items())
         return ThreadLink(
             agent_id=self._agent_id(thread),
             subagent_id=subagent_id,
@@ -112,9 +118,9 @@ class _Builder:
             parent_agent_id=None
             if thread.subagent is None
             else text_or_none(thread.subagent.get("parent_agent_id")),
-            turns=tuple(
-                _turn(turn_id, listed.get(turn_id), tuple(each)) for turn_id, each in entries.items()
-            ),
+            turns=turns,
+            task=None if thread.subagent is None else " ".join(texts_of(thread.subagent)) or None,
+            usage=sum_of(turns),
         )
 
     def _entry(self, found: Found) -> Entry | None:
@@ -302,4 +308,5 @@ def _turn(turn_id: str | None, turn: Resource | None, entries: tuple[Entry, ...]
         return TurnLink(turn_id, None, None, None, entries, is_listed=False)
     started, ended = int_or_none(turn.get("started_at")), int_or_none(turn.get("completed_at"))
     seconds = None if started is None or ended is None else ended - started
-    return TurnLink(turn_id, text_or_none(turn.get("status")), turn.get("error"), seconds, entries)
+    status = text_or_none(turn.get("status"))
+    return TurnLink(turn_id, status, turn.get("error"), seconds, entries, usage=tokens_of(turn))

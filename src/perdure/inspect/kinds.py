@@ -21,6 +21,8 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "unknown_turn": ("problem", "an item names a turn that the session does not list"),
     "wrong_thread": ("problem", "an item stands in another agent's list than the turn it belongs to"),
     "unknown_recipient": ("problem", "a message between agents names an agent that is not there"),
+    "report_missing": ("problem", "a subagent's turn ended, and the agent that created it was not told"),
+    "reported_twice": ("problem", "a subagent's turn was reported more than once"),
     "id_only_in_chat": ("problem", "a business id stands in chat text alone, where compaction may drop it"),
     "retry_in_new_session": ("problem", "a session begins like an earlier one that was left unfinished"),
     "ledger_of_other_session": ("problem", "the ledger names another session"),
@@ -36,6 +38,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "unknown_item_type": ("note", "an item has a type that the protocol does not have"),
     "subagent_failed": ("note", "a subagent's last turn did not complete"),
     "subagent_not_linked": ("note", "a subagent and the call that created it cannot be matched"),
+    "subagent_running": ("note", "a subagent is at work while the session is idle"),
     "same_beginning": ("note", "a session begins like an earlier one that ended"),
     "not_settled": ("note", "the session changed while it was read"),
 }

@@ -17,7 +17,26 @@ ended with its turn. `mismatched` has no result of its own, but one under other 
 one is owed.
 """
 
+WaitOutcome = Literal["waiting", "all_ended", "some_ended", "none_ended", "broken_off", "refused"]
+"""What came of a wait for subagents, read from the reports behind it.
+
+`some_ended` and `none_ended` were over before all of those that were at work had ended: by their time-out,
+by what was waited for (any of them), or because a new message came. `broken_off` ended with its turn;
+`refused` was not made.
+"""
+
+ReportState = Literal["told", "told_by_call", "waiting", "missing"]
+"""How the creator of a subagent learned of the end of its turn.
+
+`told` by an `agent_message`; `told_by_call`, by the call that interrupted or closed the subagent itself;
+`waiting` for the creator's next look; `missing`, although the creator has worked on in a later turn.
+"""
+
 Severity = Literal["problem", "note"]
+
+
+RUNNING = frozenset({"queued", "in_progress", "waiting"})
+"""The states of a turn that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an item stands: the thread (0 is the root agent's), its index there, its id if it has one."""
+    """Where an item stands: the export's thread (0 is the root agent's), the index there, the id if any."""
 
     thread: int
     index: int
@@ -114,10 +133,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
-    """Something between agents. `subagent_id` is whom a `create_subagent_call` created.
+    """Something between agents.
 
-    The item does not say whom; `linked_by` says how it was found out: by equal `instructions`, or by the
-    `order` of creation.
+    Attributes:
+        place, sender, recipients, text: the item; recipients as it names them, by id or name.
+        subagent_id: whom a `create_subagent_call` created. The item does not say it.
+        linked_by: how that was found out: by the stored `event` behind it, by equal `instructions`, or by the
+            `order` of creation.
+        about_turn_id: the subagent's turn that a message reports, or that an interrupt or close ended.
+        outcome: what came of a wait.
+        reported, unreported: of those that were at work when a wait began, whose reports it ended with, and
+            who had not ended.
     """
 
     place: Place
@@ -125,7 +151,11 @@ class Coordination:
     recipients: tuple[str, ...]
     text: str
     subagent_id: str | None = None
-    linked_by: Literal["instructions", "order"] | None = None
+    linked_by: Literal["event", "instructions", "order"] | None = None
+    about_turn_id: str | None = None
+    outcome: WaitOutcome | None = None
+    reported: tuple[str, ...] = ()
+    unreported: tuple[str, ...] = ()
     kind: Literal["coordination"] = "coordination"
 
 
@@ -133,8 +163,21 @@ Entry = Call | Orphan | Message | Work | Coordination
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """What was used, in tokens."""
+
+    input: int
+    output: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class TurnLink:
-    """A turn with what happened in it. `is_listed` is false for one that only other objects name."""
+    """A turn with what happened in it. `is_listed` is false for one that only other objects name.
+
+    `usage` is None while it is not known. `report` says of an ended turn of a subagent how its creator
+    learned of it, and `told_by` is the id of the item that told it.
+    """
 
     id: str | None
     status: str | None
@@ -142,11 +185,20 @@ class TurnLink:
     seconds: int | None
     entries: tuple[Entry, ...]
     is_listed: bool = True
+    usage: Tokens | None = None
+    report: ReportState | None = None
+    told_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadLink:
-    """An agent with its turns. `subagent_id` is None for the root agent."""
+    """An agent with its turns. `subagent_id` is None for the root agent.
+
+    Attributes:
+        depth: 0 of the root agent, 1 of those it created, and so on.
+        task: what a subagent was created to do, as far as that can be read.
+        usage: of its own turns, without those of its subagents; None if that of a turn is not known.
+    """
 
     agent_id: str | None
     subagent_id: str | None
@@ -154,6 +206,14 @@ class ThreadLink:
     status: str | None
     parent_agent_id: str | None
     turns: tuple[TurnLink, ...]
+    depth: int = 0
+    task: str | None = None
+    usage: Tokens | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn of it has not ended."""
+        return any(turn.status in RUNNING for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +228,11 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A session, rebuilt. The first thread is the root agent's, the others are those of subagents."""
+    """A session, rebuilt.
+
+    The first thread is the root agent's, the others are those of subagents, each below the agent that created
+    it. `usage` is the session's total as the server tells it.
+    """
 
     session_id: str | None
     status: str | None
@@ -178,6 +242,7 @@ class Chain:
     owed: tuple[Owed, ...]
     threads: tuple[ThreadLink, ...]
     findings: tuple[Finding, ...]
+    usage: Tokens | None = None
 
     @property
     def problems(self) -> tuple[Finding, ...]:

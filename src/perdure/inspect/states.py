@@ -74,7 +74,14 @@ def _turns(chain: Chain, root: ThreadLink) -> list[Finding]:
 
 def _subagent(chain: Chain, thread: ThreadLink) -> list[Finding]:
     listed = [turn for turn in thread.turns if turn.is_listed]
-    if not listed or listed[-1].status not in ("failed", "cancelled"):
+    if listed and thread.is_running and chain.status == "idle":
+        text = (
+            f"Subagent {thread.subagent_id} is at work in turn {listed[-1].id} while the session is idle. That "
+            "is no fault: its report waits for the next turn of the agent that created it, and until it ends "
+            "the session cannot be deleted. A cancel ends it."
+        )
+        return [_of_turn("subagent_running", text, chain, listed[-1])]
+    if not listed or listed[-1].status not in ("failed", "cancelled") or listed[-1].report == "told_by_call":
         return []
     turn = listed[-1]
     text = (

@@ -38,7 +38,8 @@ class Encoded:
 def encode(value: Any) -> bytes:
     """Write compact JSON; what orjson refuses (surrogates, integers beyond 64 bits) goes the slow way."""
     try:
-        return orjson.dumps(value, default=_fragment)
+        # Else `Encoded` would be written as the dataclass that it is, and never reach `_fragment`.
+        return orjson.dumps(value, default=_fragment, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except orjson.JSONEncodeError:
         text = json.dumps(scrub(value), ensure_ascii=False, separators=(",", ":"), default=_parsed)
         return text.encode()
