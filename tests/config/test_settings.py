@@ -107,6 +107,7 @@ SAMPLES: dict[str, Any] = {
     "summary_tokens": 200,
     "depth": 2,
     "reports_wake": True,
+    "traces": True,
     "pin_paths": {"order": "$.order_id"},
 }
 
@@ -182,7 +183,7 @@ def test_every_problem_is_reported_at_once_with_its_key_and_what_is_allowed(tmp_
     )
     assert found == {
         "colour": "unknown key; allowed: api_key, bus, context, data_dir, database, database_connections,"
-        " limits, log, price, provider, retry, server, subagents, work",
+        " limits, log, price, provider, retry, server, subagents, telemetry, work",
         "work": "3 is not allowed; allowed: a table",
         "server.port": "65536 is not allowed; allowed: a whole number from 0 to 65535",
         "server.hots": "unknown key; did you mean host? allowed: base_instructions, host, keepalive,"

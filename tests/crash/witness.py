@@ -86,7 +86,7 @@ class Witness:
         ids = [item["id"] for item in seen.items]
         assert [item["id"] for item in final.items[: len(ids)]] == ids, "items were lost or reordered"
         for before, after in zip(seen.items, final.items, strict=False):
-            if before["status"] in FINAL:
+            if before.get("status", "completed") in FINAL:
                 assert after == before, "a finished item changed"
             elif before["type"] in ("message", "reasoning"):
                 assert text_of(after).startswith(text_of(before)), "text that was listed is gone"

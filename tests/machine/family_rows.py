@@ -159,17 +159,24 @@ def _result(item: Row) -> Any:
 # ---- at any moment
 
 
-def check_always(rows: Rows, accepted: list[str]) -> None:
-    """Whatever the server is doing; `accepted` are the texts that the user has said."""
+def check_rows(rows: Rows, limit: int) -> None:
+    """Whatever the server is doing, and whatever the model says; `limit` subagents may run at once."""
     _check_order(rows)
     _check_counts(rows)
+    assert len(rows.running) <= limit, f"{len(rows.running)} run, {limit} may"
     _check_waits(rows)
     for subagent in rows.subagents:
         _check_reports(rows, subagent)
-        _check_texts(rows, subagent)
     _check_coordination(rows)
     _check_usage(rows)
     _check_said(rows)
+
+
+def check_always(rows: Rows, accepted: list[str]) -> None:
+    """The same, and what the script leads to; `accepted` are the texts that the user has said."""
+    check_rows(rows, LIMIT)
+    for subagent in rows.subagents:
+        _check_texts(rows, subagent)
     applied = rows.user_texts
     assert applied == accepted[: len(applied)], f"applied {applied} of {accepted}"
     for turn in rows.turns:
@@ -197,7 +204,6 @@ def _check_order(rows: Rows) -> None:
 def _check_counts(rows: Rows) -> None:
     session = rows.session
     assert session["subagents_running"] == len(rows.running), (session, rows.running)
-    assert len(rows.running) <= LIMIT, f"{len(rows.running)} run, {LIMIT} may"
     of_root = [turn["id"] for turn in rows.unfinished if turn["subagent_id"] is None]
     assert of_root == ([] if session["turn_id"] is None else [session["turn_id"]])
     for each in rows.subagents:
@@ -441,7 +447,8 @@ def _is_held(rows: Rows, turn: Row, released: Iterable[str]) -> bool:
     kind, tag = words_of(inputs[-1])
     if kind not in HELD or tag in released:
         return False
-    return _writes(own) or (kind == "hush" and any(item["type"] == "reasoning" for item in own))
+    # What a thought shows is not known while it goes on.
+    return _writes(own) or kind == "hush"
 
 
 def _writes(own: list[Row]) -> bool:

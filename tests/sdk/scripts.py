@@ -140,7 +140,53 @@ STRUCTURED = """
 answer = [{ json = { name = "one" } }]
 """
 
+CREW = """
+[[rule]]
+when = { agent = "", user_matches = '^hold (?P<gate>[a-z0-9-]+)$', step = 0 }
+answer = [
+    { call = "create_subagent", arguments = { task = "hold {gate}", name = "holds" } },
+    { call = "create_subagent", arguments = { task = "Count.", name = "counts" } },
+    { call = "wait_for_subagents", arguments = { agent_ids = ["counts"] } },
+]
+
+[[rule]]
+when = { agent = "", user_contains = "two", step = 0 }
+answer = [
+    { call = "create_subagent", arguments = { task = "Ask below.", name = "left" } },
+    { call = "create_subagent", arguments = { task = "Count.", name = "right" } },
+    { call = "wait_for_subagents", arguments = { } },
+]
+usage = { input_tokens = 10, output_tokens = 1 }
+
+[[rule]]
+when = { agent = "", user_contains = "close", step = 0 }
+answer = [{ call = "close_subagent", arguments = { agent_id = "right" } }]
+
+[[rule]]
+when = { agent = "" }
+answer = [{ text = "That is all." }]
+usage = { input_tokens = 10, output_tokens = 1 }
+
+[[rule]]
+when = { agent = "left", step = 0 }
+answer = [
+    { call = "create_subagent", arguments = { task = "Count below.", name = "below" } },
+    { call = "wait_for_subagents", arguments = { } },
+]
+usage = { input_tokens = 20, output_tokens = 2 }
+
+[[rule]]
+when = { user_matches = '^hold (?P<gate>[a-z0-9-]+)$' }
+answer = [{ chunks = ["Before, ", { wait_for_file = "gates/{gate}" }, "after."] }]
+
+[[rule]]
+when = { agent = "?*" }
+answer = [{ text = "Counted: {user}" }]
+usage = { input_tokens = 30, output_tokens = 3 }
+"""
+
 MODELS = {
+    "crew": CREW,
     "structured": STRUCTURED,
     "order-desk": ORDER_DESK,
     "caller": CALLER,
@@ -157,6 +203,9 @@ drain = 0.5
 
 [limits]
 output_repairs = 0
+
+[subagents]
+depth = 2
 
 [retry]
 attempts = 2

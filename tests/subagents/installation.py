@@ -262,7 +262,8 @@ class Scene:
     def context(self, agent_id: str = "") -> str:
         """All that the model of an agent would be shown now."""
         query = {"agent_id": agent_id} if agent_id else {}
-        return str(self.place.extension(f"{self.id}/context", **query)["entries"])
+        shown = self.place.extension(f"{self.id}/context", **query)["entries"]
+        return "\n".join(entry["text"] for entry in shown)
 
 
 def _text(item: Any) -> str:

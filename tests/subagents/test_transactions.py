@@ -137,6 +137,10 @@ def test_the_step_of_a_turn_that_was_ended_leads_to_the_next_turn(engine: Engine
     crew.look_around()
     crew.finish()
     crew.check()
+    # The root's step was its last one: its next turn reads the report.
+    assert crew.reports() == []
+    crew.tell("And?")
+    crew.look_around()
     assert crew.reports() == [("one", "In time.")]
 
 

@@ -12,7 +12,7 @@ import uvloop
 
 from perdure.config.logging import configure_logging
 from perdure.config.memory import return_large_blocks
-from perdure.config.settings import Settings
+from perdure.config.settings import ConfigError, Settings
 from perdure.secrets.redaction import Redactor
 from perdure.store.engine import StoreError
 from perdure.store.migrate import SchemaTooNew
@@ -37,7 +37,7 @@ def run_process(settings: Settings, main: Callable[[], Coroutine[Any, Any, int]]
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())
-    except (Refused, StoreError, SchemaTooNew, OSError) as error:
+    except (Refused, ConfigError, StoreError, SchemaTooNew, OSError) as error:
         return explain(error)
     except KeyboardInterrupt:
         return 0
@@ -46,4 +46,4 @@ def run_process(settings: Settings, main: Callable[[], Coroutine[Any, Any, int]]
 def explain(error: Exception) -> int:
     """Say on standard error why the process ends; returns its exit status."""
     print(f"perdure: {error}", file=sys.stderr)
-    return EXIT_REFUSED if isinstance(error, Refused) else EXIT_FAILED
+    return EXIT_REFUSED if isinstance(error, Refused | ConfigError) else EXIT_FAILED

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from perdure.api.fanout import Alone, FanOut, make_fanout
 from perdure.api.keyring import Keyring
+from perdure.api.traces import open_tracing
 from perdure.config.metrics import Metrics
 from perdure.config.settings import Settings
 from perdure.harness.deps import Deps
@@ -68,10 +69,12 @@ async def open_services(
                     fanout.accepted(session_id)
             case Closed(session_id):
                 fanout.closed(session_id)
-            case TurnEnded(status=status, code=code, active_us=active_us):
+            case TurnEnded(status=status, code=code, active_us=active_us, turn=turn):
                 metrics.loop.turn_ended(status, code, active_us)
-            case TurnRecovered():
+                tracing.ended(turn)
+            case TurnRecovered(session_id, turn_id):
                 metrics.loop.turns_recovered.inc()
+                tracing.recovered(session_id, turn_id)
 
     def wake(session_id: str) -> None:
         if work is not None:
@@ -85,11 +88,12 @@ async def open_services(
         return work is None or not work.owns(session_id) or work.may_publish()
 
     registry = Registry(settings)
+    tracing = open_tracing(settings)
     store = await _open_store(settings, announce, metrics)
     try:
         fanout = make_fanout(settings, store, hub, may_speak=may_speak, woken=wake_from_afar)
         places = asyncio.Semaphore(settings.work.model_concurrency)
-        deps = Deps(settings, store, hub, registry, places, metrics=metrics)
+        deps = Deps(settings, store, hub, registry, places, metrics=metrics, tracing=tracing)
         work = open_work(deps, runs_sessions=runs_sessions)
         try:
             await fanout.start()
@@ -101,6 +105,7 @@ async def open_services(
     finally:
         await registry.close()
         await store.close()
+        await tracing.close(settings.server.shutdown_grace)
 
 
 async def _open_store(

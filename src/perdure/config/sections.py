@@ -255,6 +255,13 @@ class SubagentSettings(Section):
     """Begin a turn of an idle root agent when a subagent has ended one; otherwise its next turn reads it."""
 
 
+class TelemetrySettings(Section):
+    """`[telemetry]`: traces of what agents do, without any content."""
+
+    traces: bool = False
+    """Send OpenTelemetry spans, where the `OTEL_*` variables say; needs `perdure[telemetry]`."""
+
+
 class LogSettings(Section):
     """`[log]`: what is written to standard error."""
 

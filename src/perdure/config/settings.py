@@ -59,6 +59,7 @@ from perdure.config.sections import (
     Section,
     ServerSettings,
     SubagentSettings,
+    TelemetrySettings,
     WorkSettings,
     check_bus_urls,
     check_key,
@@ -79,6 +80,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SubagentSettings",
+    "TelemetrySettings",
     "WorkSettings",
     "default_data_dir",
     "load_settings",
@@ -92,6 +94,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "limits": LimitSettings,
     "context": ContextSettings,
     "subagents": SubagentSettings,
+    "telemetry": TelemetrySettings,
     "log": LogSettings,
 }
 
@@ -127,6 +130,7 @@ class Settings(Section):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     context: ContextSettings = Field(default_factory=ContextSettings)
     subagents: SubagentSettings = Field(default_factory=SubagentSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     log: LogSettings = Field(default_factory=LogSettings)
     providers: tuple[ProviderSettings, ...] = Field((), alias="provider")
     prices: tuple[PriceSettings, ...] = Field((), alias="price")

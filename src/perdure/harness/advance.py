@@ -39,6 +39,7 @@ async def advance(
         boundary = await deps.store.write(claim, session_id, owner=owner, policy=deps.policy)
         if boundary is None:
             return
+        deps.tracing.claimed(boundary)
         unbegun = await Crew(deps, boundary, arrived, draining).run()
         if unbegun or draining():
             await deps.store.write(hand_back, session_id, owner, unbegun)
@@ -55,3 +56,4 @@ async def advance(
     finally:
         deps.metrics.loop.sessions_running.dec()
         deps.hub.abandon(session_id)
+        deps.tracing.left(session_id)

@@ -109,10 +109,11 @@ class CallsBeside:
                 self._check_ownership()
                 call.begin()
                 spent = turn.active_us + self._active_us
-                async with asyncio.timeout(max(deps.settings.work.turn_timeout - spent / 1e6, 0.001)):
-                    reach("compaction:before-call")
-                    self._check_ownership()
-                    answer = await read(listener)
+                with deps.tracing.calls(turn, call, None):
+                    async with asyncio.timeout(max(deps.settings.work.turn_timeout - spent / 1e6, 0.001)):
+                        reach("compaction:before-call")
+                        self._check_ownership()
+                        answer = await read(listener)
             is_finished = listener.is_finished
             outcome = "ok" if is_finished else "connection_failed"
         except ModelError as error:

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.harness.checks import Checked
 from perdure.harness.entries import ACCEPTED, NOT_EXECUTED, ImagePlace, Shape, Shown, images_of, make_entries
-from perdure.harness.notes import note_entries
+from perdure.harness.notes import facts_entries, note_entries
 from perdure.harness.room import Room
 from perdure.harness.tokens import Gauge, entries_tokens
 from perdure.models.messages import Entry
@@ -115,8 +115,10 @@ class Conversation:
         return self._build(Shape(provider, model, result_bytes), running_turn, {}, 0)
 
     def note(self, pinned: Mapping[str, str], pin_tokens: int, target: tuple[str, str]) -> tuple[Entry, ...]:
-        """What stands in place of the compacted items for a model of a provider, or nothing."""
-        return () if self.compaction is None else note_entries(self.compaction, pinned, pin_tokens, target)
+        """What stands before the items for a model of a provider: the compacted ones, and the facts."""
+        if self.compaction is None:
+            return facts_entries(pinned)
+        return note_entries(self.compaction, pinned, pin_tokens, target)
 
     def _build(
         self, shape: Shape, running_turn: str, pinned: Mapping[str, str], pin_tokens: int

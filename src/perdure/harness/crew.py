@@ -152,6 +152,7 @@ class Crew:
 
     async def _work(self, hand: Hand, boundary: Boundary | None) -> None:
         """Go from boundary to boundary until the agent waits, is idle or held."""
+        at_rest: Boundary | None = None
         try:
             while True:
                 hand.again = False
@@ -170,10 +171,12 @@ class Crew:
                 await self._update(hand, boundary, needed=False)
                 hand.left = boundary
                 if not hand.again or hand.halt.is_held or self._draining():
+                    at_rest = boundary
                     return
                 boundary = None
         finally:
             hand.task = None
+            self._deps.tracing.rests(self._lease.session_id, hand.agent_id, at_rest)
 
     async def _look(self, hand: Hand) -> Boundary:
         self._check_ownership()
@@ -202,6 +205,7 @@ class Crew:
         assert boundary.turn is not None
         conversation = await self._update(hand, boundary, needed=True)
         assert conversation is not None
+        self._deps.tracing.works(boundary, hand.above)
         try:
             return await Step(self._deps, boundary, conversation, hand.halt, self).run()
         except (Fenced, OwnershipLost, SessionGone, StoreError):

@@ -12,6 +12,7 @@ from perdure.harness.background import Background
 from perdure.harness.conversations import Conversations
 from perdure.harness.ownership import Ownership, Unending
 from perdure.harness.room import Windows
+from perdure.harness.tracing import OFF, Tracing
 from perdure.live.hub import Hub
 from perdure.models.registry import Registry
 from perdure.store.engine import Store
@@ -31,6 +32,7 @@ class Deps:
     background: Background = field(default_factory=Background)
     windows: Windows = field(default_factory=Windows)
     metrics: Metrics = field(default_factory=Metrics)
+    tracing: Tracing = OFF
     ownership: Ownership = field(default_factory=lambda: Unending("worker"))
 
     @property

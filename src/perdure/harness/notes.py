@@ -50,6 +50,11 @@ def note_entries(
     return (earlier, rest) if is_native else (rest,)
 
 
+def facts_entries(pinned: Mapping[str, str]) -> tuple[ServerNote, ...]:
+    """The application's facts before a history that is shown whole, or nothing."""
+    return (ServerNote((TextPart("\n".join((FACTS, *_pinned(pinned)))),)),) if pinned else ()
+
+
 def earlier_entry(compaction: Compaction, target: tuple[str, str]) -> ServerNote:
     """What happened, and no more: as the provider compacted it, for its own model, else in words."""
     kept = compaction.data.get("native")

@@ -18,12 +18,16 @@ from perdure.wire.usage import TokenUsage
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call while it runs: when it began, and what its provider has told."""
+    """One call while it runs: when it began, and what its provider has told.
+
+    `is_compacted`: a note stands in place of the beginning of the history that is sent.
+    """
 
     request: ModelRequest
     resolved: Resolved
     price: PriceSettings | None
     purpose: Purpose = "step"
+    is_compacted: bool = False
     started_us: int | None = None
     first_output_us: int | None = None
     told: UsageTold | Finished | None = None

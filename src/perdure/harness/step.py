@@ -101,6 +101,7 @@ class Step:
                 return await self._fail(attempt, refused, model_calls=0)
             name = self._boundary.turn_config.settings.model
             attempt.call = CallRecord.of(self._deps, resolved, request, name)
+            attempt.call.is_compacted = self._conversation.compaction is not None
             try:
                 active_us = self._turn.active_us + self._unsaved.active_us
                 stream = AnswerStream(self._deps, self._boundary, active_us, self._halt.requested)
@@ -253,6 +254,7 @@ class Step:
         for output in calls:
             is_made = output.is_owed if isinstance(output, Call) else output.refusal is None
             self._deps.metrics.loop.tool_calls.labels("announced" if is_made else "refused").inc()
+        self._deps.tracing.committed(self._turn, attempt.number, boundary)
         return boundary
 
     async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:

@@ -47,7 +47,7 @@ class AnswerStream:
         self._deps = deps
         self._boundary = boundary
         self._lease = boundary.lease
-        self._turn_id = boundary.turn.id
+        self._turn = boundary.turn
         self._active_us = active_us
         self._stop = stop
 
@@ -80,8 +80,9 @@ class AnswerStream:
             attempt.call.begin()
             remaining = self._deps.settings.work.turn_timeout - self._active_us / 1e6
             try:
-                async with asyncio.timeout(max(remaining, 0.001)):
-                    await self._read(attempt, attempt.call, resolved, meter)
+                with self._deps.tracing.calls(self._turn, attempt.call, attempt.number):
+                    async with asyncio.timeout(max(remaining, 0.001)):
+                        await self._read(attempt, attempt.call, resolved, meter)
             finally:
                 meter.used(attempt.call.usage)
                 meter.cost(attempt.call.cost)
@@ -131,7 +132,7 @@ class AnswerStream:
     async def _open(self, attempt: Attempt, output: int, kind: str) -> Writing:
         boundary = self._boundary
         opened = await self._deps.store.write(
-            open_item, self._lease, self._turn_id, kind, attempt.number, boundary.agent_id
+            open_item, self._lease, self._turn.id, kind, attempt.number, boundary.agent_id
         )
         self._check_ownership()
         item = opened.item

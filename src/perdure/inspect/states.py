@@ -76,9 +76,9 @@ def _subagent(chain: Chain, thread: ThreadLink) -> list[Finding]:
     listed = [turn for turn in thread.turns if turn.is_listed]
     if listed and thread.is_running and chain.status == "idle":
         text = (
-            f"Subagent {thread.subagent_id} is at work in turn {listed[-1].id} while the session is idle. That "
-            "is no fault: its report waits for the next turn of the agent that created it, and until it ends "
-            "the session cannot be deleted. A cancel ends it."
+            f"Subagent {thread.subagent_id} is at work in turn {listed[-1].id} while the session is idle. "
+            "That is no fault: its report waits for the next turn of the agent that created it. Until it has "
+            "ended the session cannot be deleted; a cancel ends it."
         )
         return [_of_turn("subagent_running", text, chain, listed[-1])]
     if not listed or listed[-1].status not in ("failed", "cancelled") or listed[-1].report == "told_by_call":

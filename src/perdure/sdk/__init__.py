@@ -33,6 +33,7 @@ from perdure.sdk.actions import (
 from perdure.sdk.agent import Agent
 from perdure.sdk.agent_tool import AgentTool
 from perdure.sdk.blocking import BlockingSession, BlockingSessions
+from perdure.sdk.blocking_tree import BlockingAgent, BlockingTreeNode
 from perdure.sdk.calls import CallPair, ToolResult
 from perdure.sdk.context import ToolContext
 from perdure.sdk.errors import (
@@ -54,13 +55,23 @@ from perdure.sdk.errors import (
     TurnFailed,
     UnknownAgent,
 )
-from perdure.sdk.events import HandedOff, Recovered, ToolFinished, ToolStarted
+from perdure.sdk.events import (
+    AgentMessage,
+    HandedOff,
+    Recovered,
+    SubagentCall,
+    SubagentChanged,
+    ToolFinished,
+    ToolStarted,
+)
 from perdure.sdk.handoff import Handoff, HandoffNote, HandoffRecord, handoff
 from perdure.sdk.results import RunResult
 from perdure.sdk.session import Session
 from perdure.sdk.sessions import Sessions
 from perdure.sdk.stream import RunStream
+from perdure.sdk.subagents import MainAgent, SessionAgent, Subagent
 from perdure.sdk.tool import Tool, tool
+from perdure.sdk.tree import TreeNode
 
 if TYPE_CHECKING:
     from perdure.sdk.journal import Journal
@@ -79,11 +90,14 @@ __all__ = [
     "Action",
     "ActionRequired",
     "Agent",
+    "AgentMessage",
     "AgentTool",
     "Approve",
     "AsynchronousValidator",
+    "BlockingAgent",
     "BlockingSession",
     "BlockingSessions",
+    "BlockingTreeNode",
     "BrowserOrigin",
     "BrowserSignIn",
     "CallPair",
@@ -103,6 +117,7 @@ __all__ = [
     "Issue",
     "Journal",
     "Ledger",
+    "MainAgent",
     "McpApproval",
     "NoLedger",
     "NoServer",
@@ -117,12 +132,16 @@ __all__ = [
     "SchemaRefused",
     "SdkError",
     "Session",
+    "SessionAgent",
     "SessionBusy",
     "SessionError",
     "SessionFailed",
     "Sessions",
     "SignIn",
     "StandardSchema",
+    "Subagent",
+    "SubagentCall",
+    "SubagentChanged",
     "Success",
     "Tool",
     "ToolContext",
@@ -130,6 +149,7 @@ __all__ = [
     "ToolFinished",
     "ToolResult",
     "ToolStarted",
+    "TreeNode",
     "TurnCancelled",
     "TurnError",
     "TurnFailed",

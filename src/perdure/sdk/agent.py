@@ -46,6 +46,7 @@ _SETTINGS = (
     "model", "instructions", "reasoning", "text", "service_tier", "multi_agent", "compaction", "experimental",
 )  # fmt: skip
 _MULTI_AGENT = {"enabled", "max_concurrent_subagents"}
+_MOST_SUBAGENTS = 2**32 - 1
 
 
 class Agent(Generic[OutputT_co]):
@@ -60,7 +61,9 @@ class Agent(Generic[OutputT_co]):
         tools: `tool`s and agents as tools, which run here, and tools of the server as dicts.
         handoffs: agents, or `handoff`s to agents, that the conversation may go on with.
         output_type: the schema of the final answer, of any form; without it the answer is text.
-        reasoning, text, service_tier, multi_agent, compaction, experimental: passed on as they are.
+        multi_agent: whether it may create subagents, and how many may be at work at once, as in
+            `{"enabled": True, "max_concurrent_subagents": 3}`.
+        reasoning, text, service_tier, compaction, experimental: passed on as they are.
 
     Raises:
         DefinitionRefused, FormRefused, SchemaRefused: at once, and with what is to be changed.
@@ -273,3 +276,21 @@ def _check_subagents(name: str, multi_agent: Mapping[str, Any] | None) -> None:
         )
     if unknown:
         raise DefinitionRefused(f"The agent {name}: multi_agent has no member {min(unknown)}.")
+    if multi_agent is None:
+        return
+    limit = multi_agent.get("max_concurrent_subagents")
+    if not isinstance(multi_agent.get("enabled"), bool):
+        raise DefinitionRefused(
+            f"The agent {name}: multi_agent says with `enabled`, True or False, if it is on."
+        )
+    if limit is None:
+        return
+    if not multi_agent["enabled"]:
+        raise DefinitionRefused(
+            f"The agent {name}: multi_agent has a limit and is not enabled; enable it, or leave out "
+            "max_concurrent_subagents."
+        )
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_SUBAGENTS:
+        raise DefinitionRefused(
+            f"The agent {name}: max_concurrent_subagents is a number from 1 to {_MOST_SUBAGENTS}."
+        )

@@ -9,8 +9,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from perdure.sdk.blocking_tree import (
+    BlockingAgent,
+    BlockingTreeNode,
+    blocking_subagents,
+    blocking_tree,
+)
 from perdure.sdk.errors import SdkError
 from perdure.sdk.sessions import Sessions
+from perdure.sdk.subagents import Order, Subagent
 
 if TYPE_CHECKING:
     from openai.types.beta.agent_session import AgentSession
@@ -174,6 +181,14 @@ class BlockingSession(Generic[OutputT_co]):
     def items(self) -> list[AgentSessionItem]:
         """See `Session.items`."""
         return self._sessions.wait_for(self.session.items())
+
+    def subagents(self, *, order: Order = "asc") -> Iterator[BlockingAgent[Subagent]]:
+        """See `Session.subagents`."""
+        return blocking_subagents(self._sessions.wait_for, lambda: self.session.subagents(order=order))
+
+    def tree(self) -> Iterator[BlockingTreeNode]:
+        """See `Session.tree`."""
+        return blocking_tree(self._sessions.wait_for, self.session.tree)
 
     def delete(self) -> None:
         """See `Session.delete`."""

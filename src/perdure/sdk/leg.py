@@ -18,6 +18,7 @@ from perdure.sdk.threads import call
 
 if TYPE_CHECKING:
     from openai.types.beta.agent_session import AgentSession
+    from openai.types.beta.agents.sessions.turn import Turn
 
     from perdure.sdk.session import Session
 
@@ -146,7 +147,8 @@ class Leg:
             case (
                 "agent.session.turn.completed" | "agent.session.turn.failed" | "agent.session.turn.cancelled"
             ):
-                self._turn_ended(event.turn_id)
+                if event.turn.subagent_id is None:
+                    self._turn_ended(event.turn_id)
             case _:
                 pass
 
@@ -174,7 +176,7 @@ class Leg:
         for required in session.required_actions:
             action = typed_action(required)
             if isinstance(action, FunctionCall):
-                is_foreign = action.turn_id in self.picture.subagent_turns
+                is_foreign = not await self._is_main_turn(action.turn_id)
                 if self._answers.answer(action, from_subagent=is_foreign):
                     continue
             if self._on_action is None:
@@ -182,6 +184,23 @@ class Leg:
             elif (key := _key(action)) not in self._asked:
                 self._asked[key] = asyncio.create_task(self._ask(action, self._on_action))
         self._check_open()
+
+    async def _is_main_turn(self, turn_id: str) -> bool:
+        """Whether a turn is the main agent's, whose functions these are; one not seen yet is looked up."""
+        from openai import NotFoundError
+
+        picture, sessions = self.picture, self.session.sessions
+        if turn_id not in picture.main_turns | picture.subagent_turns:
+            try:
+                turn: Turn = await persistently(
+                    lambda: sessions.resource.turns.retrieve(turn_id, session_id=self.session.id),
+                    sessions.patience,
+                )
+                is_main = turn.subagent_id is None
+            except NotFoundError:
+                is_main = False
+            (picture.main_turns if is_main else picture.subagent_turns).add(turn_id)
+        return turn_id not in picture.subagent_turns
 
     def _settled(self) -> None:
         """A call was answered."""

@@ -23,7 +23,8 @@ class Picture:
         turn: the turn; None until it is known.
         is_idle: whether the session came to rest behind the end of that turn.
         failure: the server's reason, once the session itself has failed.
-        subagent_turns: turns that are not the main agent's.
+        main_turns: turns that the server has told to be the main agent's.
+        subagent_turns: turns that are not.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class Picture:
         self.is_idle = False
         self.has_failed = False
         self.failure: str | None = None
+        self.main_turns: set[str] = set()
         self.subagent_turns: set[str] = set()
         self._baseline: str | None = None
         self._items: dict[str, AgentSessionItem] = {}
@@ -39,6 +41,8 @@ class Picture:
     def begin_after(self, turn_id: str | None) -> None:
         """Name the last turn before the run, which is not the one to follow."""
         self._baseline = turn_id
+        if turn_id is not None:
+            self.main_turns.add(turn_id)
 
     @property
     def items(self) -> tuple[AgentSessionItem, ...]:
@@ -95,6 +99,7 @@ class Picture:
         if turn.subagent_id is not None:
             self.subagent_turns.add(turn.id)
             return
+        self.main_turns.add(turn.id)
         if turn.id == self._baseline:
             return
         if self.turn is None or self.turn.id != turn.id:
@@ -107,8 +112,10 @@ class Picture:
         self.turn = turn
 
     def _see_item(self, item: AgentSessionItem | AgentOutputItem, *, is_final: bool) -> bool:
-        if item.id is None or item.id in self._final or item.turn_id in self.subagent_turns:
-            return item.id is None or item.id not in self._final
+        if item.id is None or item.id in self._final:
+            return item.id is None
+        if self.turn is None or item.turn_id != self.turn.id:
+            return True  # of a subagent, or of a turn that is not followed here
         merged: Any = item  # what is told as done is one of the kinds that are listed
         self._items[item.id] = merged
         if is_final:

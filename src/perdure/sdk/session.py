@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.sdk import links
 from perdure.sdk.actions import Action, Decision, answer_event
-from perdure.sdk.errors import SdkError, SessionBusy, SessionFailed, ToolError
-from perdure.sdk.handoff import HandoffNote, HandoffRecord, Party, evidence_of, intent_of
+from perdure.sdk.errors import SdkError, SessionBusy, SessionFailed
+from perdure.sdk.handoff import HandoffNote, HandoffRecord
 from perdure.sdk.messages import Input, messages
 from perdure.sdk.picture import Picture
 from perdure.sdk.pins import Pins
 from perdure.sdk.reading import SILENCE, Reader
 from perdure.sdk.requests import new_key, persistently
 from perdure.sdk.stream import RunStream, follow_from_start
+from perdure.sdk.subagents import Order, Subagent, subagents_of
+from perdure.sdk.tree import TreeNode, tree_of
 
 if TYPE_CHECKING:
     from openai.types.beta.agent_session import AgentSession
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from openai.types.beta.agents.sessions.turn import Turn
 
     from perdure.sdk.agent import Agent
-    from perdure.sdk.calls import CallPair
     from perdure.sdk.context import ToolContext
     from perdure.sdk.creation import Creation
     from perdure.sdk.handoff import Handoff
@@ -141,6 +142,17 @@ class Session(Generic[OutputT_co]):
         listed = self.sessions.resource.items.list(self.id, order="asc", limit=100)
         return [item async for item in listed]
 
+    def subagents(self, *, order: Order = "asc") -> AsyncIterator[Subagent]:
+        """Every subagent, nested and closed ones included, page by page; oldest first by default."""
+        return subagents_of(self, order)
+
+    def tree(self) -> AsyncIterator[TreeNode]:
+        """The main agent and its subagents, depth first, each below the one that created it.
+
+        The list is read when it is reached, and turns and items when they are asked for.
+        """
+        return tree_of(self)
+
     async def delete(self) -> None:
         """Delete the session. A cancel that is still settling is waited for."""
         session_id = self.id
@@ -235,8 +247,10 @@ class Session(Generic[OutputT_co]):
         self, agent: Agent[Any], text: str, context: ToolContext[Any], environment: Any
     ) -> RunResult[Any]:
         """Run another agent for a call of this session, in a session that belongs to the call."""
+        from perdure.sdk.handing_over import linked_session
+
         pair = context.pair
-        if context.is_repeat and (found := await self._linked("agent_tool", pair)) is not None:
+        if context.is_repeat and (found := await linked_session(self, "agent_tool", pair)) is not None:
             return await self.sessions.attach(found, agent).follow()
         linked = self.sessions.begin(
             agent,
@@ -250,41 +264,11 @@ class Session(Generic[OutputT_co]):
         self, handoff: Handoff[Any], context: ToolContext[Any], details: Any, note: HandoffNote
     ) -> HandoffRecord:
         """Begin the target's session and tie both together. Raises ToolError for a second one in a turn."""
-        pair = context.pair
+        from perdure.sdk.handing_over import hand_over
+
         async with self._handing_over:
-            metadata = (await self.retrieve()).metadata
-            if metadata.get(links.TO_TURN) == pair.turn_id and metadata.get(links.TO_CALL) != pair.call_id:
-                raise ToolError("The conversation has been handed over already, in this turn.")
-            record = HandoffRecord(
-                Party(self.agent.name, pair.session_id, pair.turn_id, pair.call_id),
-                Party(handoff.agent.name, ""),
-                intent_of(details, note, handoff),
-                evidence_of(details, note),
-                note.ids or await self._business_ids(),
-                details,
-            )
-            target = await self._linked("handoff", pair) if context.is_repeat else None
-            if target is None:
-                opening = record.as_json()
-                del opening["to"]["session_id"]
-                session = self.sessions.begin(
-                    handoff.agent,
-                    environment=handoff.environment,
-                    metadata=links.backward("handoff", pair),
-                    key=links.creation_key("handoff", pair),
-                    **await self._carried_ledger(),
-                )
-                target = await session.create(handoff.opening(opening))
-            forward = links.forward(target, pair)
-            await self.pins.change_metadata(lambda present: {**present, **forward})
-        return HandoffRecord(
-            record.source,
-            Party(handoff.agent.name, target),
-            record.intent,
-            record.evidence,
-            record.ids,
-            details,
-        )
+            ledger = await self.ledger() if self._has_ledger else None
+            return await hand_over(self, handoff, context, details, note, ledger)
 
     async def create(self, input: Input) -> str:
         """Create the session with its first input, without following it; returns the id.
@@ -369,27 +353,3 @@ class Session(Generic[OutputT_co]):
         key = new_key()
         assert self.id
         await persistently(lambda: self.post([event], key), self.sessions.patience)
-
-    # ---- what ties sessions together
-
-    async def _linked(self, kind: links.Kind, pair: CallPair) -> str | None:
-        """The session that an earlier try of a call has begun."""
-        found = self.sessions.resource.list(metadata=links.backward(kind, pair), limit=1)
-        async for session in found:
-            return session.id
-        return None
-
-    async def _business_ids(self) -> dict[str, Any]:
-        record = await self.ledger() if self._has_ledger else None
-        return {} if record is None else dict(record.value)
-
-    async def _carried_ledger(self) -> dict[str, Any]:
-        """What begins the next session with the present ledger; nothing without one."""
-        from perdure.sdk.ledgers import ANY_OBJECT
-
-        record = await self.ledger() if self._has_ledger else None
-        if record is None:
-            return {}
-        # Whoever resumed this session by its id may not have said what its ledger is typed by.
-        form = ANY_OBJECT if self.ledger_type is None else self.ledger_type
-        return {"ledger": dict(record.value), "ledger_type": form, "pinned": record.pinned}

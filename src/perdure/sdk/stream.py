@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from perdure.sdk.answering import Answers
+from perdure.sdk.crew import Crew
 from perdure.sdk.errors import TurnCancelled, TurnFailed
 from perdure.sdk.events import Event, HandedOff
 from perdure.sdk.handoff import Handoff, HandoffRecord
@@ -140,6 +141,7 @@ class RunStream(Generic[OutputT_co]):
     ) -> None:
         sessions = session.sessions
         picture = Picture()
+        crew = Crew(session, picture)
         reader = Reader(sessions.client, picture, sessions.patience)
         reader.session_id = session.id if session.exists else None
 
@@ -162,6 +164,8 @@ class RunStream(Generic[OutputT_co]):
                 async for event in events:
                     await self._room.acquire()
                     self._queue.put_nowait((event, True))
+                    async for told in crew.events(event):
+                        self._tell(told)
         finally:
             await leg.close()
         await session.turn_ended(picture.turn, picture.items)

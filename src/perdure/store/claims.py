@@ -65,7 +65,7 @@ def take_up_torn(session: LockedSession) -> None:
     count_interrupted(session, torn or turns[:1])
     for turn in torn:
         close_torn_items(session, turn)
-        session.tx.announcements.append(TurnRecovered(session.id))
+        session.tx.announcements.append(TurnRecovered(session.id, turn.id))
         turn = session.turn(turn.agent_id) or turn
         session.update_turn(turn, model_calls=turn.model_calls + 1)
 

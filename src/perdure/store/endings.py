@@ -54,7 +54,7 @@ def end_turn(
     session.touch()
     session.say_turn(_KINDS[status], turn)
     code = None if error is None else error["code"]
-    session.tx.announcements.append(TurnEnded(session.id, status, code, turn.active_us))
+    session.tx.announcements.append(TurnEnded(session.id, status, code, turn.active_us, turn))
     if turn.subagent_id is not None and is_reported:
         leave_report(session, turn)
     return turn

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, text
 
+from perdure.store.rows import TurnRow
 from perdure.wire.events import Event
 
 
@@ -41,6 +42,7 @@ class TurnEnded:
     status: str
     code: str | None
     active_us: int
+    turn: TurnRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class TurnRecovered:
     """A turn that another owner left in the middle was taken up in this transaction: it is counted."""
 
     session_id: str
+    turn_id: str
 
 
 Announcement = Published | Closed | Woken | TurnEnded | TurnRecovered
