@@ -1,7 +1,9 @@
 """A model provider that costs almost nothing: the Responses protocol at the speed of the socket.
 
 The model `deltas-N` answers with N deltas; `deltas-N-every-M` sends one of them every M milliseconds,
-each in a write of its own. Answers are encoded in advance, so that the provider is never what is
+each in a write of its own. `deltas-N-crew-M` is a coordinator where it is offered subagents: asked to
+`FAN_OUT`, it creates M of them, waits, and answers; they answer like `deltas-N`, or, behind `-hangs`,
+begin to and say nothing more. Answers are encoded in advance, so that the provider is never what is
 measured. Run as a process: `python -m bench.provider`.
 """
 
@@ -14,12 +16,13 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import cast
+from typing import Literal, cast
 
 import orjson
 import uvloop
 
-MODEL = re.compile(rb'"model":\s*"deltas-(\d+)(?:-every-(\d+))?"')
+MODEL = re.compile(rb'"model":\s*"deltas-(\d+)(?:-every-(\d+))?(?:-crew-(\d+)(-hangs)?)?"')
+FAN_OUT = "Let subagents look at it."
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 REFUSAL = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 END = b"0\r\n\r\n"
@@ -47,11 +50,9 @@ def _chunk(event: dict[str, object], number: int) -> bytes:
     return b"%x\r\n%b\r\n" % (len(frame), frame)
 
 
-def _events(count: int) -> Iterator[dict[str, object]]:
-    mark = MARK.decode()
-    text = answer_text(count)
-    response = {
-        "id": f"resp_{mark}",
+def _response() -> dict[str, object]:
+    return {
+        "id": f"resp_{MARK.decode()}",
         "object": "response",
         "created_at": 1_760_000_000,
         "status": "in_progress",
@@ -60,19 +61,28 @@ def _events(count: int) -> Iterator[dict[str, object]]:
         "error": None,
         "usage": None,
     }
-    message = {"id": f"msg_{mark}", "type": "message", "role": "assistant", "status": "completed"}
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    of_item = {"item_id": message["id"], "output_index": 0}
-    of_part = {**of_item, "content_index": 0}
-    added = {**message, "status": "in_progress", "content": []}
-    done = {**message, "content": [part]}
-    usage = {
+
+
+def _usage(count: int) -> dict[str, object]:
+    return {
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": count,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 10 + count,
     }
+
+
+def _events(count: int) -> Iterator[dict[str, object]]:
+    mark = MARK.decode()
+    text = answer_text(count)
+    response = _response()
+    message = {"id": f"msg_{mark}", "type": "message", "role": "assistant", "status": "completed"}
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    of_item = {"item_id": message["id"], "output_index": 0}
+    of_part = {**of_item, "content_index": 0}
+    added = {**message, "status": "in_progress", "content": []}
+    done = {**message, "content": [part]}
     yield {"type": "response.created", "response": response}
     yield {"type": "response.in_progress", "response": response}
     yield {"type": "response.output_item.added", "output_index": 0, "item": added}
@@ -82,8 +92,35 @@ def _events(count: int) -> Iterator[dict[str, object]]:
     yield {"type": "response.output_text.done", **of_part, "text": text, "logprobs": []}
     yield {"type": "response.content_part.done", **of_part, "part": part}
     yield {"type": "response.output_item.done", "output_index": 0, "item": done}
-    final = {**response, "status": "completed", "output": [done], "usage": usage}
+    final = {**response, "status": "completed", "output": [done], "usage": _usage(count)}
     yield {"type": "response.completed", "response": final}
+
+
+def _calls(children: int) -> Iterator[dict[str, object]]:
+    """A coordinator's first step: it creates so many subagents and waits for all of them."""
+    task = orjson.dumps({"task": "Look at your part of it."}).decode()
+    made = [("create_subagent", task)] * children + [("wait_for_subagents", "{}")]
+    response = _response()
+    output = []
+    yield {"type": "response.created", "response": response}
+    for index, (name, arguments) in enumerate(made):
+        mark = f"{MARK.decode()}_{index}"
+        item = {"id": f"fc_{mark}", "type": "function_call", "call_id": f"call_{mark}", "name": name}
+        place = {"item_id": item["id"], "output_index": index}
+        begun = {**item, "status": "in_progress", "arguments": ""}
+        done = {**item, "status": "completed", "arguments": arguments}
+        yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+        yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+        yield {"type": "response.function_call_arguments.done", **place, "arguments": arguments}
+        yield {"type": "response.output_item.done", "output_index": index, "item": done}
+        output.append(done)
+    final = {**response, "status": "completed", "output": output, "usage": _usage(len(made))}
+    yield {"type": "response.completed", "response": final}
+
+
+@functools.cache
+def _fan_out(children: int) -> bytes:
+    return b"".join([HEAD, *(_chunk(event, number) for number, event in enumerate(_calls(children))), END])
 
 
 @functools.cache
@@ -93,6 +130,16 @@ def _slices(count: int, size: int) -> tuple[bytes, ...]:
     opening, deltas, closing = chunks[:4], chunks[4 : 4 + count], chunks[4 + count :]
     groups = [deltas[start : start + size] for start in range(0, count, size)]
     return tuple(b"".join(group) for group in ([HEAD, *opening], *groups, [*closing, END]))
+
+
+Part = Literal["begins", "answers", "child"]
+
+
+def _part_of(body: bytes) -> Part:
+    """Which part of a crew's work a request asks for: its functions and what is newest tell."""
+    if b'"create_subagent"' not in body:
+        return "child"
+    return "begins" if body.rfind(FAN_OUT.encode()) > body.rfind(b'"function_call_output"') else "answers"
 
 
 class Provider(asyncio.Protocol):
@@ -130,18 +177,25 @@ class Provider(asyncio.Protocol):
             total = end + 4 + (int(length[1]) if length else 0)
             if len(self._received) < total:
                 return
-            # The model's name stands at the front of the body; the rest is not looked at.
+            # The model's name stands at the front of the body; the rest matters to crews alone.
             model = MODEL.search(bytes(self._received[end : min(total, end + 400)]))
+            part = None
+            if model is not None and model[3]:
+                part = _part_of(bytes(self._received[end:total]))
             del self._received[:total]
-            self._answer(model)
+            self._answer(model, part)
 
-    def _answer(self, model: re.Match[bytes] | None) -> None:
+    def _answer(self, model: re.Match[bytes] | None, part: Part | None) -> None:
         if model is None:
             self._transport.write(REFUSAL)
             return
         pause = int(model[2] or 0) / 1000
         number = b"%08x" % next(_numbers)
         slices = _slices(int(model[1]), 1 if pause else SLICE)
+        if part == "begins":
+            slices = (_fan_out(int(model[3])),)
+        elif part == "child" and model[4]:
+            slices = slices[:1]
         self._unsent.extend(each.replace(MARK, number) for each in slices)
         self._pause = pause
         if pause:

@@ -21,6 +21,7 @@ from bench import (
     growth,
     pages,
     startup,
+    subagents,
     subscribers,
     turns,
     waiting,
@@ -47,6 +48,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "recovery": clusters.measure_recovery,
     "fan-out": fanout.measure,
     "tool-dispatch": dispatch.measure,
+    "subagents": subagents.measure,
     "wires": wires.measure,
 }
 

@@ -52,7 +52,7 @@ class ErrandModel(Model):
     def _errand(self, told: list[str]) -> Answer | Refusal:
         newest = told[-1]
         if newest == TASKS["reader"]:
-            return answer(Text(READ), delay=0.03)
+            return answer(Text(READ), delay=0.06)
         if newest == TASKS["porter"]:
             return Refusal(400, "invalid_prompt", "A piano is too heavy.")
         if newest.endswith(ERRAND):
@@ -152,7 +152,9 @@ def check_errands(rows: Rows, drive: Drive, final: Seen) -> None:
     assert [turn["status"] for turn in rows.turns_of(rows.root)] == ["completed"] * 4
     _check_calls(rows)
     reports = [item for item in rows.items_of(rows.root) if item["type"] == "agent_message"]
-    told = {sender: [text_of(i) for i in reports if i["data"]["sender_agent_id"] == sender] for sender in statuses}
+    told = {
+        sender: [text_of(i) for i in reports if i["data"]["sender_agent_id"] == sender] for sender in statuses
+    }
     assert told[reader] == [READ]
     assert len(told[porter]) == 1
     assert told[scout][0] == LAMP

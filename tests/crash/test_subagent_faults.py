@@ -17,7 +17,7 @@ from .test_faults import SWEEPS
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = 2
+SAMPLES = 1
 """Scenarios of a short run, on each database."""
 SHARDS = 16
 """Tests among which a long run spreads all points."""
@@ -34,9 +34,7 @@ def started_errands() -> Iterator[ErrandModel]:
 
 
 @pytest.fixture
-def run(
-    forge: Forge, started_errands: ErrandModel, databases: Databases, tmp_path: Path
-) -> Run:
+def run(forge: Forge, started_errands: ErrandModel, databases: Databases, tmp_path: Path) -> Run:
     """Runs the errands with a server for each fault, and checks them."""
     made: list[Drive] = []
 
@@ -68,7 +66,9 @@ def known() -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def points(known: dict[str, list[str]], run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> list[str]:
+def points(
+    known: dict[str, list[str]], run: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> list[str]:
     """Every fault point that undisturbed errands reach, with the number of the time."""
     database = str(request.node.callspec.params["databases"])
     if database not in known:

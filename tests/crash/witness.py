@@ -133,7 +133,7 @@ def check_stream(events: list[Json], final: dict[str, Json], *, outlives: bool =
         match event["type"].removeprefix(TURN):
             case "item.added":
                 assert event["item"]["id"] in final, "an announced item is gone"
-                if event["item"].get("role") != "user" and event["item"]["status"] == "in_progress":
+                if event["item"].get("role") != "user" and event["item"].get("status") == "in_progress":
                     open_items.add(event["item"]["id"])
             case "output_text.delta" | "reasoning_summary_text.delta":
                 part = _part(event)

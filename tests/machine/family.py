@@ -175,8 +175,7 @@ class Family:
             found = [(turn["id"], turn["status"]) for turn in read_list(client, f"{path}/turns")]
             assert found == [(turn["id"], turn["status"]) for turn in rows.turns_of(agent)]
         listed = [
-            (each["id"], each["name"], each["status"])
-            for each in read_list(client, f"{self.path}/subagents")
+            (each["id"], each["name"], each["status"]) for each in read_list(client, f"{self.path}/subagents")
         ]
         assert listed == [(each["id"], each["name"], each["status"]) for each in rows.subagents]
 

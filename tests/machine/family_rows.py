@@ -350,9 +350,7 @@ def _check_said(rows: Rows) -> None:
     kinds = Counter((entry["type"], entry["subagent"]) for entry in rows.said if "subagent" in entry)
     for each in rows.subagents:
         assert kinds["agent.session.subagent.created", each["id"]] == 1
-        turned = [
-            kinds[f"agent.session.subagent.{kind}", each["id"]] for kind in ("closed", "active")
-        ]
+        turned = [kinds[f"agent.session.subagent.{kind}", each["id"]] for kind in ("closed", "active")]
         assert turned[0] - turned[1] == (each["status"] == "closed"), f"{each} was said to be {turned}"
 
 

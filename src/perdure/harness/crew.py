@@ -184,7 +184,12 @@ class Crew:
         hand.left = None
         hand.halt.requested.clear()
         boundary = await self._deps.store.write(
-            look, self._lease, hand.agent_id, policy=self._deps.policy, unbegun=int(unbegun)
+            look,
+            self._lease,
+            hand.agent_id,
+            policy=self._deps.policy,
+            unbegun=int(unbegun),
+            owner=self._deps.ownership.owner,
         )
         self._tell_others(boundary)
         return boundary

@@ -255,10 +255,14 @@ def _next_turn(
     session.say_turn(wire.TurnCreated, turn)
     _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
     _apply_messages(session, turn, rows)
+    _say_in_progress(session)
+    return "run", _set_running(session, turn) if goes_on else turn
+
+
+def _say_in_progress(session: LockedSession) -> None:
     if session.status != "in_progress":
         session.row["status"] = "in_progress"
         session.say_session(wire.SessionInProgress)
-    return "run", _set_running(session, turn) if goes_on else turn
 
 
 def _next_turn_of_subagent(
@@ -318,6 +322,11 @@ def _cancel(session: LockedSession, turn: TurnRow | None, rows: Sequence[InboxRo
     for subagent in session.children(session.root):
         interrupt(session, subagent, is_reported=True)
     session.drop_inbox([row["pos"] for row in rows if row["kind"] == "cancel"])
+    if turn is None and any(row["kind"] == "message" for row in rows):
+        # Said to an idle root behind one cancel and before the next: the turn that it begins ends with it.
+        turn = session.insert_turn()
+        session.say_turn(wire.TurnCreated, turn)
+        _say_in_progress(session)
     if turn is not None:
         _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
         _apply_messages(session, turn, rows)

@@ -70,16 +70,27 @@ def take_up_torn(session: LockedSession) -> None:
         session.update_turn(turn, model_calls=turn.model_calls + 1)
 
 
-def look(tx: Tx, lease: Lease, agent_id: str, *, policy: Policy = DEFAULT, unbegun: int = 0) -> Boundary:
+def look(
+    tx: Tx,
+    lease: Lease,
+    agent_id: str,
+    *,
+    policy: Policy = DEFAULT,
+    unbegun: int = 0,
+    owner: str | None = None,
+) -> Boundary:
     """Pass a boundary of an agent that makes no step now, because something happened that concerns it.
 
     Args:
         unbegun: how many calls the agent's last boundary asked for that were never begun.
+        owner: who looks: the session may have come to rest before, and its owner has not left yet.
 
     Raises:
         Fenced, SessionGone: the lease is no longer good.
     """
     session = LockedSession.lock(tx, lease.session_id, epoch=lease.epoch)
+    if session.row["owner"] is None:
+        session.row["owner"] = owner
     release(session, unbegun)
     turn = session.turn(agent_id)
     if turn is not None and turn.status == "queued":
