@@ -1,4 +1,4 @@
-"""A server that is killed while agents create, await, interrupt and close others: the story ends all the same."""
+"""A server that is killed while agents create, await and end others: the story ends as it would have."""
 
 from __future__ import annotations
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sqlalchemy import URL, Engine, create_engine, make_url, select
+
 from perdure.harness.checks import check_request
 from perdure.harness.entries import Shape, Shown, make_entries
 from perdure.models.messages import ModelRequest
-from perdure.store.compactions import load_history
+from perdure.store.rows import ItemRow
 from perdure.store.tables import (
     calls,
     events,
@@ -25,7 +27,6 @@ from perdure.store.tables import (
     waits,
     workers,
 )
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url, select
 
 from .family_script import HELD, LIMIT, answer_to, words_of
 
@@ -97,7 +98,7 @@ class Rows:
 
 
 def read_rows(engine: Engine, session_id: str) -> Rows:
-    """Everything of a session, at one moment, and the histories that its models would be shown, verified."""
+    """Everything of a session, at one moment."""
     with engine.connect() as conn:
         is_file = conn.dialect.name == "sqlite"
         if is_file:
@@ -123,7 +124,6 @@ def read_rows(engine: Engine, session_id: str) -> Rows:
             (session,) = found[0]
             said = [entry for row in found[7] for entry in row["entries"]]
             rows = Rows(session, *found[1:7], said, found[8])
-            _check_histories(conn, rows)
         finally:
             if is_file:
                 conn.exec_driver_sql("ROLLBACK")
@@ -170,6 +170,7 @@ def check_rows(rows: Rows, limit: int) -> None:
     _check_coordination(rows)
     _check_usage(rows)
     _check_said(rows)
+    _check_histories(rows)
 
 
 def check_always(rows: Rows, accepted: list[str]) -> None:
@@ -354,15 +355,15 @@ def _check_said(rows: Rows) -> None:
         assert turned[0] - turned[1] == (each["status"] == "closed"), f"{each} was said to be {turned}"
 
 
-def _check_histories(conn: Connection, rows: Rows) -> None:
-    """The next request of each agent that could make one is one that a provider takes."""
+def _check_histories(rows: Rows) -> None:
+    """The next request of each agent that could make one is as providers take it; nobody is compacted."""
     running = {turn["agent_id"]: turn for turn in rows.unfinished}
     shape = Shape("scripted", "family", 1 << 20)
     for agent in {turn["agent_id"] for turn in rows.turns}:
         turn = running.get(agent)
         if turn is not None and turn["status"] == "waiting":
             continue
-        history = load_history(conn, rows.session["id"], agent).items
+        history = [ItemRow(**item) for item in rows.items_of(agent)]
         answered = {item.data["call_id"] for item in history if item.type == "function_call_output"}
         open_calls = [i for i in history if i.type == "function_call" and i.data["call_id"] not in answered]
         if open_calls and turn is not None and open_calls[-1].turn_id == turn["id"]:

@@ -1,4 +1,4 @@
-"""The scripted model of sessions with subagents: the root does what its user says, a subagent what it is told.
+"""The scripted model of sessions with subagents: the root does what its user says, a subagent its task.
 
 Every text that is said has a tag of its own, which is also the name of the gate that holds an answer open.
 """

@@ -45,7 +45,7 @@ def test_sessions_with_subagents_live_by_the_rules(tmp_path: Path, request: pyte
 
 
 def test_a_message_between_two_cancels_of_an_idle_session_is_heard(tmp_path: Path) -> None:
-    """What is accepted before a cancel is history of the turn that it ends, of one that it only begins too."""
+    """What is accepted before a cancel is history of the turn that it ends, even if it had not begun."""
     with Alone(tmp_path) as alone:
         house = House(alone, alone.client())
         family = Family(house)

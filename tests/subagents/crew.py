@@ -266,16 +266,16 @@ class Crew:
         assert not self.counts or spent.reserved == sum(each.is_reserved for each in self.boundaries.values())
 
     def _check_reports(self, all_turns: Sequence[Any], told: Sequence[Any]) -> None:
-        """Each ended turn of a subagent was, or will be, told once: as a report, or with the call that ended it."""
+        """Each ended turn of a subagent is told once: as a report, or with the call that ended it."""
         waiting = Counter(row.payload["turn"] for row in told if row.kind == "report")
         read = Counter(
             (row.data["sender_agent_id"]) for row in self.rows(items) if "report" in (row.private or {})
         )
         at_once: Counter[str] = Counter()
         for row in self.rows(items):
-            if row.type in ("interrupt_subagent_call", "close_subagent_call") and row.status == "completed":
-                if "last_text" in json.loads(row.private["result"]):
-                    at_once[row.data["recipient_agent_id"]] += 1
+            is_ending = row.type in ("interrupt_subagent_call", "close_subagent_call")
+            if is_ending and row.status == "completed" and "last_text" in json.loads(row.private["result"]):
+                at_once[row.data["recipient_agent_id"]] += 1
         ended = Counter(turn.agent_id for turn in all_turns if turn.subagent_id and turn.status in ENDED)
         unread = Counter(turn.agent_id for turn in all_turns for _ in range(waiting[turn.id]))
         assert not waiting or max(waiting.values()) == 1

@@ -118,7 +118,12 @@ usage = {{ input_tokens = 100, output_tokens = 10 }}
 
 [[rule]]
 when = {{ agent = "?*", user_contains = "break" }}
-answer = [{{ chunks = ["The first half, ", {{ fault = "server_error", retryable = false, message = "It broke." }}] }}]
+answer = [
+    {{ chunks = [
+        "The first half, ",
+        {{ fault = "server_error", retryable = false, message = "It broke." }},
+    ] }},
+]
 
 [[rule]]
 when = {{ agent = "?*", user_contains = "be silent" }}

@@ -62,8 +62,7 @@ async def test_the_helpers_finish_with_the_turn_of_the_root(place: Installation)
         async with sessions.stream(session_id, input="wait for one") as stream:
             # The turn of the subagent ends first; the helper goes on to the end of the root's.
             reading = asyncio.ensure_future(stream.get_final_result())
-            while scene.calls("wait") != ["in_progress"]:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(until, lambda: scene.calls("wait"), ["in_progress"].__eq__)
             assert not reading.done()
             gate.release()
             result = await reading

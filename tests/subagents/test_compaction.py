@@ -1,4 +1,4 @@
-"""Histories that outgrow the window while subagents are at work: nothing is forgotten, nothing begun twice."""
+"""Histories that outgrow the window while subagents work: nothing is forgotten, nothing begun twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many subagents there may be, how deep, and what wakes an idle root: the settings, and what they stop."""
+"""How many subagents there may be, how deep, and what wakes an idle root: what the settings say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator is told of its subagents: every ended turn once, in a wait, at a step, or in the next turn."""
+"""What a coordinator is told of its subagents: every ended turn once, in a wait, at a step, or later."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def _wait_briefly_tell_and_interrupt(scene: Scene) -> None:
     assert [(each["name"], each["status"]) for each in told["subagents"]] == [("hangs", "running")]
     assert scene.calls("wait") == ["completed"]
     assert scene.reports_of("calls") == [
-        "I was told: There is no function named 'lookup_order': subagents have no functions of the application."
+        "I was told: There is no function named 'lookup_order': "
+        "subagents have no functions of the application."
     ]
     (failure,) = scene.reports_of("breaks")
     assert "server_error: It broke." in failure

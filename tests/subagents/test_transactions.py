@@ -313,7 +313,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, limit=st.integers(1, 3), depth=st.integers(1, 2), wakes=st.booleans())
 def test_whatever_happens_in_whatever_order_every_end_is_told_once(
     engine: Engine, actions: list[Any], limit: int, depth: int, wakes: bool

@@ -322,14 +322,16 @@ def _cancel(session: LockedSession, turn: TurnRow | None, rows: Sequence[InboxRo
     for subagent in session.children(session.root):
         interrupt(session, subagent, is_reported=True)
     session.drop_inbox([row["pos"] for row in rows if row["kind"] == "cancel"])
-    if turn is None and any(row["kind"] == "message" for row in rows):
-        # Said to an idle root behind one cancel and before the next: the turn that it begins ends with it.
+    begins = turn is None and any(row["kind"] == "message" for row in rows)
+    if begins:
+        # Said to an idle root behind one cancel and before the next, which ends the turn that it begins.
         turn = session.insert_turn()
         session.say_turn(wire.TurnCreated, turn)
-        _say_in_progress(session)
     if turn is not None:
         _apply_results(session, turn, [row for row in rows if row["kind"] == "result"])
         _apply_messages(session, turn, rows)
+    if begins:
+        _say_in_progress(session)
     drop_calls(session, session.calls("open"))
     if turn is None:
         session.touch()

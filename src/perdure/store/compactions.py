@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
+from sqlalchemy import Connection, func, select
 
+from perdure.store import hot
 from perdure.store.blobs import call_rows, whole
 from perdure.store.boundary import Lease
 from perdure.store.rows import CallRow, ItemRow, TurnRow
@@ -98,15 +99,15 @@ def load_history(conn: Connection, session_id: str, agent_id: str) -> History:
     """What an agent's context is built from; what is compacted is not read."""
     found = list_compactions(conn, session_id, agent_id, limit=1)
     newest = found[0] if found else None
-    here: list[ColumnElement[bool]] = [items.c.session_id == session_id, items.c.agent_id == agent_id]
-    rows: list[RowMapping] = []
+    rows: list[Mapping[str, Any]] = []
+    through = -1
     if newest is not None:
         carried = [int(pos) for pos in newest.data["carried"]]
         if carried:
-            query = select(items).where(*here, items.c.pos.in_(carried)).order_by(items.c.pos)
-            rows += conn.execute(query).mappings()
-        here.append(items.c.pos > newest.through_pos)
-    rows += conn.execute(select(items).where(*here).order_by(items.c.pos)).mappings()
+            here = (items.c.session_id == session_id, items.c.agent_id == agent_id, items.c.pos.in_(carried))
+            rows += map(dict, conn.execute(select(items).where(*here).order_by(items.c.pos)).mappings())
+        through = newest.through_pos
+    rows += hot.ITEMS_BEHIND.fetch(conn, {"session_id": session_id, "agent_id": agent_id, "pos": through})
     return History(newest, tuple(ItemRow(**row) for row in whole(conn, rows, "data")))
 
 
@@ -114,14 +115,9 @@ def list_compactions(
     conn: Connection, session_id: str, agent_id: str, *, limit: int = 100
 ) -> list[Compaction]:
     """An agent's newest compactions, newest first."""
-    columns = [compactions.c[field.name] for field in fields(Compaction)]
-    found = conn.execute(
-        select(*columns)
-        .where(compactions.c.session_id == session_id, compactions.c.agent_id == agent_id)
-        .order_by(compactions.c.number.desc())
-        .limit(limit)
-    )
-    return [Compaction(**row._mapping) for row in found]
+    names = [field.name for field in fields(Compaction)]
+    found = hot.COMPACTIONS.fetch(conn, {"session_id": session_id, "agent_id": agent_id, "limit": limit})
+    return [Compaction(**{name: row[name] for name in names}) for row in found]
 
 
 def read_standing(

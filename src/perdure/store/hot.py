@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import ColumnElement, bindparam, delete, literal_column, select
 
 from perdure.store.statements import Statement, insert_into, update_where
 from perdure.store.tables import (
     calls,
+    compactions,
     events,
     inbox,
     items,
@@ -15,7 +16,11 @@ from perdure.store.tables import (
     sessions,
     subagents,
     turns,
+    waits,
 )
+
+# Without one, SQLite's dialect adds a parameter of its own.
+_NO_OFFSET: ColumnElement[int] = literal_column("0")
 
 LOCK = Statement(select(sessions).where(sessions.c.id == bindparam("session_id")).with_for_update())
 TURN = Statement(select(turns).where(turns.c.id == bindparam("turn_id")))
@@ -34,6 +39,47 @@ ITEM = Statement(select(items).where(items.c.id == bindparam("item_id")))
 INBOX = Statement(select(inbox).where(inbox.c.session_id == bindparam("session_id")).order_by(inbox.c.pos))
 SUBAGENTS = Statement(
     select(subagents).where(subagents.c.session_id == bindparam("session_id")).order_by(subagents.c.pos)
+)
+LAST_TURN = Statement(
+    select(turns)
+    .where(turns.c.session_id == bindparam("session_id"), turns.c.subagent_id == bindparam("subagent_id"))
+    .order_by(turns.c.pos.desc())
+    .limit(bindparam("limit"))
+    .offset(_NO_OFFSET)
+)
+SAID = Statement(
+    select(items)
+    .where(
+        items.c.turn_id == bindparam("turn_id"), items.c.type == bindparam("type"), items.c.step.is_not(None)
+    )
+    .order_by(items.c.pos)
+)
+WAITS = Statement(
+    select(waits).where(waits.c.session_id == bindparam("session_id")).order_by(waits.c.item_id)
+)
+INSERT_WAIT = insert_into(waits)
+DELETE_WAIT = Statement(
+    delete(waits).where(
+        waits.c.session_id == bindparam("session_id"), waits.c.item_id == bindparam("item_id")
+    )
+)
+COMPACTIONS = Statement(
+    select(compactions)
+    .where(
+        compactions.c.session_id == bindparam("session_id"), compactions.c.agent_id == bindparam("agent_id")
+    )
+    .order_by(compactions.c.number.desc())
+    .limit(bindparam("limit"))
+    .offset(_NO_OFFSET)
+)
+ITEMS_BEHIND = Statement(
+    select(items)
+    .where(
+        items.c.session_id == bindparam("session_id"),
+        items.c.agent_id == bindparam("agent_id"),
+        items.c.pos > bindparam("pos"),
+    )
+    .order_by(items.c.pos)
 )
 INSERT_SUBAGENT = insert_into(subagents)
 UPDATE_SUBAGENT = update_where(subagents, ("status", "closed_us", "turn_id"), "id")

@@ -48,8 +48,8 @@ class LockedSession(Speaker):
         self.woken: set[str] = set()
         # The subagents whose turns it ends.
         self.ended: set[str] = set()
-        # Whether an agent waits for subagents; None while nobody has looked.
-        self.has_waits: bool | None = None
+        # Who waits for subagents, as `waits` has read and changed it; None while nobody has looked.
+        self.waits: list[dict[str, Any]] | None = None
         # A configuration version that this transaction adds.
         self.new_version: int | None = None
         self._blobs = Blobs(tx.conn, self.id)
@@ -110,7 +110,9 @@ class LockedSession(Speaker):
 
     def subagent(self, agent_id: str) -> SubagentRow | None:
         """A subagent by its id."""
-        return next((each for each in self.subagents() if each.id == agent_id), None)
+        self.subagents()
+        assert self._subagents is not None
+        return self._subagents.get(agent_id)
 
     def children(self, agent_id: str) -> list[SubagentRow]:
         """The subagents that an agent created, oldest first."""
@@ -146,6 +148,11 @@ class LockedSession(Speaker):
         if not self.row["inbox_count"]:
             return False
         return any(row["kind"] == "cancel" for row in hot.INBOX.fetch(self.tx.conn, {"session_id": self.id}))
+
+    def said(self, turn: TurnRow) -> list[ItemRow]:
+        """The messages that a model wrote in a turn, oldest first."""
+        found = hot.SAID.fetch(self.tx.conn, {"turn_id": turn.id, "type": "message"})
+        return [ItemRow(**row) for row in self._blobs.whole(found, "data")]
 
     def note_items(self, turn: TurnRow) -> None:
         """Count the items of a turn as changed by this transaction."""

@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
-
-from perdure.store.blobs import item_rows
+from perdure.store import hot
 from perdure.store.locked import LockedSession
-from perdure.store.rows import SubagentRow, TurnRow, turn_row
-from perdure.store.tables import items, turns
+from perdure.store.rows import SubagentRow, TurnRow
 
 REPORT = "report"
 """The kind of the inbox row. Reports alone begin no turn, unless the settings say so."""
@@ -55,13 +52,7 @@ class Outcome:
 
 def outcome_of(session: LockedSession, turn: TurnRow) -> Outcome:
     """What has come of a turn up to now."""
-    said = (
-        select(items)
-        .where(items.c.turn_id == turn.id, items.c.type == "message", items.c.step.is_not(None))
-        .order_by(items.c.pos)
-    )
-    rows = item_rows(session.tx.conn, said)
-    texts = [(row, "".join(part["text"] for part in row.data["content"])) for row in rows]
+    texts = [(row, "".join(part["text"] for part in row.data["content"])) for row in session.said(turn)]
     final = [text for row, text in texts if row.status == "completed" and row.data["phase"] != "commentary"]
     if final and turn.status == "completed":
         return Outcome(turn, "".join(final))
@@ -72,13 +63,9 @@ def last_turn(session: LockedSession, subagent: SubagentRow) -> TurnRow | None:
     """The newest turn of a subagent, ended or not."""
     if subagent.turn_id is not None:
         return session.turn(subagent.id)
-    found = session.tx.conn.execute(
-        select(turns)
-        .where(turns.c.session_id == session.id, turns.c.subagent_id == subagent.id)
-        .order_by(turns.c.pos.desc())
-        .limit(1)
-    ).first()
-    return None if found is None else session.as_changed(turn_row(found))
+    here = {"session_id": session.id, "subagent_id": subagent.id}
+    found = hot.LAST_TURN.fetch(session.tx.conn, {**here, "limit": 1})
+    return session.as_changed(TurnRow(**found[0])) if found else None
 
 
 def leave_report(session: LockedSession, turn: TurnRow) -> None:
@@ -92,8 +79,8 @@ def apply_reports(session: LockedSession, turn: TurnRow, rows: Sequence[Mapping[
     """Make the reports among these inbox rows messages of the turn, in their order."""
     reports = [row for row in rows if row["kind"] == REPORT]
     for row in reports:
-        found = session.tx.conn.execute(select(turns).where(turns.c.id == row["payload"]["turn"])).one()
-        ended = session.as_changed(turn_row(found))
+        found = hot.TURN.fetch(session.tx.conn, {"turn_id": row["payload"]["turn"]})
+        ended = session.as_changed(TurnRow(**found[0]))
         subagent = _subagent_of(session, ended)
         outcome = outcome_of(session, ended)
         data = {
