@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.inspect import Export, Thread
@@ -49,8 +50,10 @@ def said(text: str, turn_id: str, **changes: Any) -> Json:
     return answer(text, id=f"msg_{turn_id}", turn_id=turn_id, **changes)
 
 
-def thread(number: int, turns: tuple[Json, ...], items: tuple[Json, ...], **changes: Any) -> Thread:
-    return Thread(turns, items, child(number, **changes))
+def thread(
+    number: int, turns: tuple[Json, ...], items: Sequence[Mapping[str, Any]], **changes: Any
+) -> Thread:
+    return Thread(turns, tuple(items), child(number, **changes))
 
 
 def message(sender: str, text: str, recipient: str = "agt_main", **changes: Any) -> Json:

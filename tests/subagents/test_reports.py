@@ -169,3 +169,29 @@ def test_a_session_reports_what_all_agents_used(place: Installation) -> None:
     (child,) = scene.turns_of("one")
     assert (turn.usage.total_tokens, child.usage.total_tokens) == (22, 110)
     assert scene.session.usage.total_tokens == 132
+
+
+def test_the_model_hears_a_message_that_comes_right_behind_a_cancel(place: Installation) -> None:
+    gate = place.gate()
+    scene = place.begin("create zero: Look.")
+    for number in range(4):
+        place.say(scene.id, f"ask slow{number}: {gate.text}")
+        until(lambda: scene.items[-1].type, "wait_for_subagents_call".__eq__)
+        place.cancel(scene.id)
+        place.say(scene.id, f"create next{number}: Look.")
+        scene.until_idle()
+        assert f"next{number}" in scene.subagents
+        assert f"slow{number}" in dict(scene.reports())
+    gate.release()
+
+
+def test_a_session_is_not_idle_behind_a_message_that_waits_for_a_cancel(place: Installation) -> None:
+    gate, working = place.gate(), place.gate()
+    scene = place.begin(f"create one: {gate.text}")
+    scene.until_writing("one")
+    place.cancel(scene.id)
+    place.say(scene.id, f"work {working.text[5:]}")
+    assert scene.session.status == "in_progress"
+    working.release()
+    scene.until_idle()
+    assert [turn.status for turn in scene.turns] == ["completed", "completed"]

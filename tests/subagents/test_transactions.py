@@ -313,11 +313,32 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(actions=ACTIONS, limit=st.integers(1, 3), depth=st.integers(1, 2), wakes=st.booleans())
+ANYTHING = given(actions=ACTIONS, limit=st.integers(1, 3), depth=st.integers(1, 2), wakes=st.booleans())
+EXAMPLES = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True, scope="session")
+@EXAMPLES
+@ANYTHING
 def test_whatever_happens_in_whatever_order_every_end_is_told_once(
     engine: Engine, actions: list[Any], limit: int, depth: int, wakes: bool
 ) -> None:
+    _check_story(engine, actions, limit, depth, wakes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("databases", ["postgres"], indirect=True, scope="session")
+@EXAMPLES
+@ANYTHING
+def test_the_same_holds_on_postgres(
+    engine: Engine, actions: list[Any], limit: int, depth: int, wakes: bool
+) -> None:
+    _check_story(engine, actions, limit, depth, wakes)
+
+
+def _check_story(engine: Engine, actions: list[Any], limit: int, depth: int, wakes: bool) -> None:
     crew = Crew(engine, limit=limit, policy=Policy(depth=depth, most=5, reports_wake=wakes))
     for what, number, calls in actions:
         _act(crew, what, number, calls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict, assert_type
+from typing import Any, Literal, TypedDict, assert_type
 
 import attrs
 import marshmallow as mm
@@ -12,13 +12,17 @@ import pydantic
 
 from perdure import (
     Agent,
+    BlockingSession,
     Handoff,
+    MainAgent,
     RunResult,
     Session,
     Sessions,
     StandardSchema,
+    Subagent,
     Tool,
     ToolContext,
+    TreeNode,
     from_marshmallow,
     handoff,
     tool,
@@ -145,6 +149,24 @@ async def runs(sessions: Sessions) -> None:
                 assert_type(event.delta, str)
         assert_type((await events.result()).final_output, Struct)
     assert_type((await sessions.start(Agent(model="m")).run("Hi.")).final_output, str)
+
+
+async def subagents(session: Session[str], blocking: BlockingSession[str]) -> None:
+    async for subagent in session.subagents():
+        assert_type(subagent, Subagent)
+        assert_type(subagent.status, Literal["active", "closed"])
+    async for node in session.tree():
+        assert_type(node.agent, MainAgent | Subagent)
+        assert_type(node.parent, TreeNode | None)
+    for each in blocking.subagents():
+        assert_type(each.agent, Subagent)
+        assert_type(each.last_text(), str)
+    async with session.stream("Hi.") as events:
+        async for event in events:
+            if event.type == "perdure.agent_message":
+                assert_type(event.sender, Subagent | None)
+            if event.type == "perdure.subagent.changed":
+                assert_type(event.subagent, Subagent)
 
 
 def handoffs(standard: StandardSchema[Any, Data]) -> None:

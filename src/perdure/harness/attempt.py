@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,11 +20,11 @@ NOTHING_SPENT = Spent(None, 0, 0)
 
 @dataclass(slots=True)
 class Writing:
-    """An item in progress: its row, and the text that readers have seen."""
+    """An item in progress: its row, the text that readers have seen, and what of it was saved."""
 
     row: ItemRow
     live: LiveItem
-    saved_at: float
+    saved: Mapping[str, Any]
 
     def data(self) -> dict[str, Any]:
         texts = self.live.texts()

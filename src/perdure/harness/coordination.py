@@ -115,6 +115,8 @@ def read_coordination(call: CallDone, private: Mapping[str, Any] | None) -> Coor
     parsed = parse_arguments(call.arguments)
     if isinstance(parsed, ArgumentFault):
         return Coordination(tool, {}, private, describe_fault(call.name, parsed))
+    # Models write null for what they leave out.
+    parsed = {name: value for name, value in parsed.items() if value is not None}
     problems = validator_for(spec.parameters).problems(parsed)
     if problems:
         return Coordination(tool, parsed, private, describe_problems(call.name, problems))

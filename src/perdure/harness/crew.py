@@ -162,6 +162,8 @@ class Crew:
                     hand.above = boundary.subagent.parent_agent_id
                 while boundary.state == "run" and not self._draining() and not hand.halt.is_held:
                     if hand.halt.requested.is_set():
+                        # Something came while the boundary was passed, which may have brought items.
+                        await self._update(hand, boundary, needed=False)
                         hand.left = boundary
                         boundary = await self._look(hand)
                         continue

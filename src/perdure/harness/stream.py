@@ -50,6 +50,7 @@ class AnswerStream:
         self._turn = boundary.turn
         self._active_us = active_us
         self._stop = stop
+        self._ended = asyncio.Event()
 
     async def read(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> bool:
         """Read the whole answer; False when it was no longer wanted before its end.
@@ -60,8 +61,11 @@ class AnswerStream:
         """
         reading = asyncio.create_task(self._read_in_time(attempt, resolved, request))
         watching = asyncio.create_task(self._stop.wait())
+        saving = asyncio.create_task(self._keep_saving(attempt))
         try:
-            await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reading, watching, saving}, return_when=asyncio.FIRST_COMPLETED)
+            if saving.done():
+                saving.result()
             if reading.done():
                 reading.result()
                 return True
@@ -69,7 +73,9 @@ class AnswerStream:
         finally:
             for task in (reading, watching):
                 task.cancel()
-            await asyncio.gather(reading, watching, return_exceptions=True)
+            # Never broken off: a text so far that is saved late would replace the whole one.
+            self._ended.set()
+            await asyncio.gather(reading, watching, saving, return_exceptions=True)
 
     async def _read_in_time(self, attempt: Attempt, resolved: Resolved, request: ModelRequest) -> None:
         """Read the answer once a model call may start; waiting for that is not active time."""
@@ -107,7 +113,6 @@ class AnswerStream:
                         if writing is None:
                             writing = await self._open(attempt, event.output, "message")
                         writing.live.append_text(event.text)
-                        await self._checkpoint(writing)
                     case ReasoningDelta() if request.summary is None:
                         pass  # kept for the provider, not shown: no summary was asked for
                     case ReasoningDelta():
@@ -115,7 +120,6 @@ class AnswerStream:
                         if writing is None:
                             writing = await self._open(attempt, event.output, "reasoning")
                         writing.live.append_summary(event.part, event.text)
-                        await self._checkpoint(writing)
                     case MessageDone() | ReasoningDone() | CallDone():
                         attempt.outputs.append(event)
                     case Finished():
@@ -143,16 +147,25 @@ class AnswerStream:
             live = unheard_item(*place)
         else:
             live = self._deps.hub.open_item(*place, epoch=self._lease.epoch, after=opened.seq)
-        writing = Writing(item, live, time.monotonic())
+        writing = Writing(item, live, item.data)
         attempt.writing[output] = writing
         return writing
 
-    async def _checkpoint(self, writing: Writing) -> None:
-        now = time.monotonic()
-        if now - writing.saved_at < CHECKPOINT_SECONDS:
-            return
-        writing.saved_at = now
-        await self._deps.store.write(checkpoint_item, self._lease, writing.row, writing.data())
+    async def _keep_saving(self, attempt: Attempt) -> None:
+        """Save the text so far of what has grown, twice a second, also while the model is silent."""
+        while True:
+            try:
+                async with asyncio.timeout(CHECKPOINT_SECONDS):
+                    await self._ended.wait()
+                    return
+            except TimeoutError:
+                pass
+            for writing in tuple(attempt.writing.values()):
+                data = writing.data()
+                if data != writing.saved and not self._ended.is_set():
+                    self._check_ownership()
+                    await self._deps.store.write(checkpoint_item, self._lease, writing.row, data)
+                    writing.saved = data
 
     def _check_ownership(self) -> None:
         if not self._deps.ownership.alive():

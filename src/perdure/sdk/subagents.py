@@ -77,7 +77,7 @@ class MainAgent(SessionAgent):
 
     session: Session[Any] = field(repr=False, compare=False)
     id: str
-    name: str | None
+    name: str
     status: str
 
     def turns(self, *, order: Order = "asc") -> AsyncIterator[Turn]:

@@ -28,7 +28,9 @@ async def tree_of(session: Session[Any]) -> AsyncIterator[TreeNode]:
     Every subagent comes once. One whose creator is not known comes last, below the main agent.
     """
     found = await session.retrieve()
-    root = TreeNode(MainAgent(session, found.agent.id, found.agent.name, found.status))
+    # An agent that is not saved has no name on the server.
+    name = found.agent.name or session.agent.name
+    root = TreeNode(MainAgent(session, found.agent.id, name, found.status))
     yield root
     subagents = [each async for each in subagents_of(session)]
     below: dict[str, list[Subagent]] = defaultdict(list)

@@ -114,6 +114,9 @@ class _Admission:
             # Behind a cancel of an idle root, whose subagents are at work, it would be cancelled with them.
             for message in event.input:
                 session.queue_input("message", message.model_dump(mode="json"))
+            if session.status == "idle":
+                session.row["status"] = "in_progress"
+                session.say_session(wire.SessionInProgress)
         self.effective = True
 
     def _cancel(self) -> None:
