@@ -15,6 +15,7 @@ from typing import Any
 from perdure.harness.checks import Checked
 from perdure.harness.entries import ACCEPTED, NOT_EXECUTED, ImagePlace, Shape, Shown, images_of, make_entries
 from perdure.harness.notes import facts_entries, note_entries
+from perdure.harness.repetition import Past, Step
 from perdure.harness.room import Room
 from perdure.harness.tokens import Gauge, entries_tokens
 from perdure.models.messages import Entry
@@ -47,6 +48,7 @@ class Conversation:
         # Whether one of them shows a result in part.
         self.is_cut = False
         self._rows: list[ItemRow] = []
+        self._steps_gone: tuple[Step, ...] = ()
         self._places: dict[str, int] = {}
         self._finished: _Finished | None = None
         # Large texts, each as the one object that all items share.
@@ -66,6 +68,12 @@ class Conversation:
         """The items that are not compacted, or are shown all the same, in order."""
         return self._rows
 
+    @property
+    def past(self) -> Past:
+        """What the agent did, for the question whether it repeats itself."""
+        through = 0 if self.compaction is None else self.compaction.through_pos
+        return Past(self._rows, self._steps_gone, through)
+
     def update(self, items: Iterable[ItemRow]) -> None:
         """Take in items that were added (in order) or changed."""
         through = 0 if self.compaction is None else self.compaction.through_pos
@@ -75,6 +83,7 @@ class Conversation:
         """Put a note in place of what a compaction covers."""
         carried = set(compaction.data["carried"])
         rows = [row for row in self._rows if row.pos > compaction.through_pos or row.pos in carried]
+        self._steps_gone = self.past.compacted(compaction.through_pos)
         self.compaction = compaction
         self._rows, self._places, self._images, self._texts, self.size = [], {}, {}, {}, 0
         self._finished = None

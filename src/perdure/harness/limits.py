@@ -13,10 +13,10 @@ from typing import Any
 
 from perdure.config.prices import NANO
 from perdure.config.sections import LimitSettings
-from perdure.harness.repetition import repetitions
+from perdure.harness.repetition import Past, repetitions
 from perdure.store.boundary import Failure
 from perdure.store.coordination import Coordination, refused
-from perdure.store.rows import ItemRow, TurnRow
+from perdure.store.rows import TurnRow
 from perdure.store.spending import Tally
 from perdure.store.steps import Call, Output, Text
 from perdure.wire.limits import NAMES, PREFIX, SCOPE, Ceiling, Value, ceiling_of, is_above
@@ -117,7 +117,7 @@ def before_tools(
     spent: Tally,
     ceilings: Ceilings,
     calls: Sequence[Call | Coordination],
-    history: Sequence[ItemRow],
+    past: Past,
 ) -> Hit | None:
     """Why the calls of an answer may not be made, if they may not."""
     if not calls:
@@ -135,7 +135,7 @@ def before_tools(
     if not functions:
         # Waiting again for a subagent is no repetition; what these calls may do has ceilings of its own.
         return None
-    run = repetitions(functions, history, int(max(most)))
+    run = repetitions(functions, past, int(max(most)))
     for ceiling, length, what in (
         (same_result, run.same_result, "the same arguments and the same result"),
         (any_result, run.any_result, "the same arguments"),

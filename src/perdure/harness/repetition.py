@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -13,7 +14,10 @@ from perdure.store.rows import ItemRow
 from perdure.store.steps import Call
 
 Outcome = tuple[str, bytes, bytes]
-"""Tool, arguments and digest of the result of a call."""
+"""Tool, and digests of the arguments and of the result of a call."""
+
+KEPT = 1000
+"""Steps that are remembered when their items leave the model's view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,72 +28,92 @@ class Run:
     any_result: int
 
 
-def repetitions(calls: Sequence[Call], history: Sequence[ItemRow], most: int) -> Run:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The calls of one answer with their results, in digests."""
+
+    outcomes: frozenset[Outcome]
+
+    @property
+    def signature(self) -> frozenset[tuple[str, bytes]]:
+        return frozenset((name, arguments) for name, arguments, _ in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A history as it is looked at backwards: its rows in view, and the steps that have left it.
+
+    Args:
+        earlier: steps behind the last message of the user that has left the view, newest first.
+        through_pos: rows up to here are only carried along: what followed them is `earlier`.
+    """
+
+    rows: Sequence[ItemRow]
+    earlier: tuple[Step, ...] = ()
+    through_pos: int = 0
+
+    def compacted(self, through_pos: int) -> tuple[Step, ...]:
+        """What is `earlier` once the rows up to `through_pos` have left the view."""
+        left = [row for row in self.rows if row.pos <= through_pos]
+        return tuple(islice(_steps_backwards(Past(left, self.earlier, self.through_pos)), KEPT))
+
+
+def repetitions(calls: Sequence[Call], past: Past, most: int) -> Run:
     """How many steps in a row have made what `calls` would make again; no more than `most` are counted.
 
     Calls are the same when tool and arguments are, whatever the order of the members. A message of the
-    user begins anew; steps without calls in between change nothing.
+    user begins anew; steps without calls in between change nothing, and neither does a compaction.
     """
-    wanted = frozenset((call.name, _canonical(call.arguments)) for call in calls)
+    wanted = frozenset((call.name, _digest(call.arguments)) for call in calls)
     same = total = 0
     first: frozenset[Outcome] | None = None
     is_same = True
-    for step in _steps_backwards(history):
+    for step in _steps_backwards(past):
         if total >= most or step.signature != wanted:
             break
         total += 1
-        outcomes = step.outcomes
-        first = outcomes if first is None else first
-        is_same = is_same and outcomes == first
+        first = step.outcomes if first is None else first
+        is_same = is_same and step.outcomes == first
         same += is_same
     return Run(same, total)
 
 
-@dataclass(slots=True)
-class _Step:
-    """The calls of one answer, and the results there are of them."""
-
-    calls: list[ItemRow]
-    results: Mapping[str, ItemRow]
-
-    @property
-    def signature(self) -> frozenset[tuple[str, bytes]]:
-        return frozenset((row.data["name"], _canonical(row.data["arguments"])) for row in self.calls)
-
-    @property
-    def outcomes(self) -> frozenset[Outcome]:
-        return frozenset(
-            (row.data["name"], _canonical(row.data["arguments"]), self._digest(row.data["call_id"]))
-            for row in self.calls
-        )
-
-    def _digest(self, call_id: str) -> bytes:
-        row = self.results.get(call_id)
-        if row is None:
-            return b""
-        told = [row.status, row.data.get("output"), row.data.get("error")]
-        return sha256(_canonical(told)).digest()
-
-
-def _steps_backwards(history: Sequence[ItemRow]) -> Iterator[_Step]:
+def _steps_backwards(past: Past) -> Iterator[Step]:
     """The steps with calls behind the last message of the user, newest first."""
     results: dict[str, ItemRow] = {}
     place: tuple[str, int | None] | None = None
     calls: list[ItemRow] = []
-    for row in reversed(history):
+    begins_anew = False
+    for row in reversed(past.rows):
         if row.type == "message" and row.step is None:
+            begins_anew = row.pos > past.through_pos
             break
         if row.type == "function_call_output":
             results[row.data["call_id"]] = row
         if row.type != "function_call":
             continue
         if calls and (row.turn_id, row.step) != place:
-            yield _Step(calls, results)
+            yield _step(calls, results)
             calls = []
         place = (row.turn_id, row.step)
         calls.append(row)
     if calls:
-        yield _Step(calls, results)
+        yield _step(calls, results)
+    if not begins_anew:
+        yield from past.earlier
+
+
+def _step(calls: Sequence[ItemRow], results: Mapping[str, ItemRow]) -> Step:
+    outcomes = []
+    for call in calls:
+        row = results.get(call.data["call_id"])
+        told = None if row is None else [row.status, row.data.get("output"), row.data.get("error")]
+        outcomes.append((call.data["name"], _digest(call.data["arguments"]), _digest(told)))
+    return Step(frozenset(outcomes))
+
+
+def _digest(value: Any) -> bytes:
+    return sha256(_canonical(value)).digest()
 
 
 def _canonical(value: Any) -> bytes:

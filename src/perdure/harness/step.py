@@ -231,7 +231,7 @@ class Step:
             ending = Failure("server_error", answer.fault)
         calls = [output for output in outputs if not isinstance(output, Text)]
         ceilings = ceilings_at(self._deps, self._boundary)
-        hit = before_tools(self._turn, self._tally, ceilings, calls, self._conversation.rows)
+        hit = before_tools(self._turn, self._tally, ceilings, calls, self._conversation.past)
         if hit is not None:
             outputs, ending = refuse_calls(outputs, hit), count_hit(self._deps, hit)
         if ended := named_to_end(outputs):

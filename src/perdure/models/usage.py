@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from perdure.wire.usage import TokenUsage
+
+MOST = 1_000_000_000_000
+"""No call has more tokens; a provider that tells more tells nothing."""
 
 
 def token_usage(*, read: Any, written: Any, cached: Any = None, reasoning: Any = None) -> TokenUsage | None:
@@ -15,10 +19,13 @@ def token_usage(*, read: Any, written: Any, cached: Any = None, reasoning: Any =
         written: all output tokens, the `reasoning` ones included.
     """
     input_tokens, output_tokens = _count(read), _count(written)
-    if not input_tokens and not output_tokens:
+    if not (input_tokens or output_tokens) or max(input_tokens, output_tokens) > MOST:
         return None
     return TokenUsage.of(
-        input_tokens, output_tokens, cached_tokens=_count(cached), reasoning_tokens=_count(reasoning)
+        input_tokens,
+        output_tokens,
+        cached_tokens=min(_count(cached), input_tokens),
+        reasoning_tokens=min(_count(reasoning), output_tokens),
     )
 
 
@@ -26,4 +33,4 @@ def _count(value: Any) -> int:
     """A count in a provider's JSON, where 12.0 and null occur too."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return max(0, int(value))
+    return max(0, int(value)) if math.isfinite(value) else 0
