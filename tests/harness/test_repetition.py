@@ -34,7 +34,8 @@ def looks(first: int, count: int, output: str = "nothing") -> Iterator[ItemRow]:
 
 
 def compaction(through: int, *carried: int) -> Compaction:
-    data = {"carried": list(carried), "summary": "", "requests": [], "earlier": 0, "open": [], "subagents": []}
+    empty: dict[str, Any] = {"summary": "", "requests": [], "earlier": 0, "open": [], "subagents": []}
+    data = {**empty, "carried": list(carried)}
     return Compaction(1, through, "trim", data, (), {}, None, {})
 
 
