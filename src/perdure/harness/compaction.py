@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.harness.background import Background, Pending, Summary
+from perdure.harness.background import Pending, Summary
 from perdure.harness.context import build_request, request_tokens
 from perdure.harness.conversation import Conversation
 from perdure.harness.cuts import Cut, find_cut, is_request, row_tokens
@@ -79,7 +79,6 @@ class Compactor:
         self._conversation = conversation
         self._resolved = resolved
         self._cancelled = cancelled
-        self._background: Background = deps.background
         self._room = self._measure_room()
         self.request = self._build()
 
@@ -91,7 +90,7 @@ class Compactor:
         """
         room = self._room
         is_async = self._boundary.config.settings.compaction.async_
-        pending = self._background.find(self._name, self._conversation)
+        pending = self._deps.background.find(self._name, self._conversation)
         if pending is not None and pending.task.done():
             await self._apply_pending(pending)
             pending = None
@@ -220,10 +219,12 @@ class Compactor:
         cut = self._find_cut(self._room.keep)
         if cut is None or cut.tokens < self._room.gain:
             return None
-        return self._background.start(self._name, self._conversation, cut.prefix, self._summariser(cut).run())
+        return self._deps.background.start(
+            self._name, self._conversation, cut.prefix, self._summariser(cut).run()
+        )
 
     async def _apply_pending(self, pending: Pending) -> None:
-        self._background.drop(self._name)
+        self._deps.background.drop(self._name)
         if not pending.task.done() or pending.task.cancelled():
             return
         error = pending.task.exception()
@@ -303,7 +304,11 @@ class Compactor:
             self.unsaved = self.unsaved + summary.spent
             return
         before = self.size
-        tokens = {"before": before, "after": before - gone + note, "reported": conversation.gauge.reported}
+        tokens = {
+            "before": before,
+            "after": max(note, before - gone + note),
+            "reported": conversation.gauge.reported,
+        }
         if not self._deps.ownership.alive():
             raise OwnershipLost
         self.turn, recorded = await self._deps.store.write(

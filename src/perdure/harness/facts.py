@@ -10,17 +10,14 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from perdure.harness.cuts import is_request
 from perdure.store.rows import ItemRow
+from perdure.wire.pins import PIN, PIN_PATH, path_fault, split_path
 
 log = logging.getLogger(__name__)
-
-PIN = "perdure.pin."
-"""`metadata["perdure.pin.<name>"]` is a fact of the application."""
-PIN_PATH = "perdure.pin_path."
-"""`metadata["perdure.pin_path.<name>"]` is a JSONPath, or `<function>:<JSONPath>`, over results."""
 
 MOST_FACTS = 200
 MOST_OF_ONE = 50
@@ -164,11 +161,12 @@ def _compile(paths: Mapping[str, str]) -> dict[str, tuple[str | None, Any]]:
 
     queries: dict[str, tuple[str | None, Any]] = {}
     for name, text in paths.items():
-        function, _, expression = text.partition(":") if not text.startswith("$") else ("", "", text)
-        try:
-            queries[name] = (function or None, jsonpath_rfc9535.compile(expression))
-        except jsonpath_rfc9535.JSONPathError as error:
-            log.warning("the pin path %s is no JSONPath: %s", name, error)
+        if path_fault(text) is not None:
+            # Of the settings, or of metadata from before paths were checked.
+            log.warning("the pin path %s is not used: %s", name, text)
+            continue
+        function, path = split_path(text)
+        queries[name] = (function, jsonpath_rfc9535.compile(path))
     return queries
 
 
@@ -178,7 +176,7 @@ def _selected(
     for name, (wanted, query) in queries.items():
         if wanted is not None and wanted != function:
             continue
-        for node in list(query.find(value))[:MOST_OF_ONE]:
+        for node in islice(query.finditer(value), MOST_OF_ONE):
             text = node.value if isinstance(node.value, str) else json.dumps(node.value, ensure_ascii=False)
             if text:
                 yield name, text[: 4 * LONGEST]

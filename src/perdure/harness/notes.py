@@ -5,6 +5,7 @@ It says whose words are whose: what a function returned is told as its result, n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -110,20 +111,31 @@ def _told(compaction: Compaction) -> Iterator[str]:
 
 
 def shown_facts(pins: Sequence[Mapping[str, Any]], tokens: int) -> list[str]:
-    """Facts as lines: those of paths first, then the newest-referenced ones that there is room for."""
+    """Facts as lines: those of paths first, within twice the room that there is for those of rules.
+
+    Of each kind the newest-referenced ones; without a bound, paths alone could fill the window.
+    """
     lines = []
+    left = {"path": 2 * tokens, "rule": tokens}
     for pin in pins:
-        line = f"- {pin['name']}: {pin['value']} ({pin['source']})"
-        tokens -= text_tokens(line)
-        if tokens < 0 and pin["kind"] != "path":
-            break
-        lines.append(line)
+        kind = "path" if pin["kind"] == "path" else "rule"
+        line = f"- {pin['name']}: {_on_one_line(pin['value'])} ({pin['source']})"
+        left[kind] -= text_tokens(line)
+        if left[kind] >= 0:
+            lines.append(line)
+        else:
+            left[kind] = -1
     return lines
 
 
 def _pinned(pinned: Mapping[str, str]) -> Iterator[str]:
     for name, value in pinned.items():
-        yield f"- {name}: {value} (pinned by the application)"
+        yield f"- {name}: {_on_one_line(value)} (pinned by the application)"
+
+
+def _on_one_line(value: str) -> str:
+    """A value as it is, or quoted if its line breaks would make it look like more than a value."""
+    return value if value.isprintable() else json.dumps(value, ensure_ascii=False)
 
 
 def _requests(requests: Sequence[Mapping[str, str]], earlier: int) -> Iterator[str]:

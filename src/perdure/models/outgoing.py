@@ -33,6 +33,7 @@ NOTE_END = "[End of the note]"
 CALL_FAILED = "[The call failed]"
 NO_OUTPUT = "(no output)"
 
+_LABEL = re.compile(r"\[\s*(?:Note\s+from\s+the\s+server|End\s+of\s+the\s+note)[^\]\n]*\]", re.IGNORECASE)
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -88,13 +89,20 @@ def result_content(result: FunctionResult) -> str | tuple[Part, ...]:
 
 def note_content(note: ServerNote) -> tuple[Part, ...]:
     """The content of a server's note inside its label, to be sent in the user's role; () if it has none."""
-    parts = written(note.content)
+    parts = tuple(_inside(part) for part in written(note.content))
     if not parts:
         return ()
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(texts) == len(parts):
         return (TextPart("\n".join((NOTE_START, *texts, NOTE_END))),)
     return (TextPart(NOTE_START), *parts, TextPart(NOTE_END))
+
+
+def _inside(part: Part) -> Part:
+    """A part that cannot end the note: what others wrote in it stays a part of it."""
+    if isinstance(part, ImagePart) or "[" not in part.text:
+        return part
+    return TextPart(_LABEL.sub(lambda found: f"({found[0][1:-1]})", part.text))
 
 
 def written(content: tuple[Part, ...]) -> tuple[Part, ...]:

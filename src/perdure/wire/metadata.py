@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 
 from perdure.wire.errors import InvalidRequest
 from perdure.wire.limits import limit_fault
+from perdure.wire.pins import pin_fault
 from perdure.wire.shapes import refusal
 
 MAX_PAIRS = 16
@@ -33,7 +34,7 @@ def _check(pairs: dict[str, str]) -> dict[str, str]:
                 f"but got {len(value)} instead.",
                 key,
             )
-        fault = limit_fault(key, value)
+        fault = limit_fault(key, value) or pin_fault(key, value)
         if fault is not None:
             raise refusal(fault, key)
     return pairs
