@@ -5,9 +5,8 @@
                                                      ╰─ or what the provider itself makes of it
 
 It happens between steps, while no call is owed. Items are never touched. A compaction has to shrink the
-request; when two in a row do not make it fit, the turn fails and the session stays usable. In the
-asynchronous mode the summary is written beside the turn and applied at a later boundary, to exactly
-the items that it is about.
+request; when two in a row do not make it fit, the turn fails and the session stays usable. An asynchronous
+one is written beside the turn and applied at a later boundary, to exactly the items that it is about.
 """
 
 from __future__ import annotations
@@ -219,9 +218,8 @@ class Compactor:
         cut = self._find_cut(self._room.keep)
         if cut is None or cut.tokens < self._room.gain:
             return None
-        return self._deps.background.start(
-            self._name, self._conversation, cut.prefix, self._summariser(cut).run()
-        )
+        writing = self._summariser(cut).run()
+        return self._deps.background.start(self._name, self._conversation, cut.prefix, writing)
 
     async def _apply_pending(self, pending: Pending) -> None:
         self._deps.background.drop(self._name)
@@ -304,11 +302,8 @@ class Compactor:
             self.unsaved = self.unsaved + summary.spent
             return
         before = self.size
-        tokens = {
-            "before": before,
-            "after": max(note, before - gone + note),
-            "reported": conversation.gauge.reported,
-        }
+        after = max(note, before - gone + note)
+        tokens = {"before": before, "after": after, "reported": conversation.gauge.reported}
         if not self._deps.ownership.alive():
             raise OwnershipLost
         self.turn, recorded = await self._deps.store.write(
