@@ -116,7 +116,7 @@ def test_a_session_written_by_hand_runs_to_its_answer(
     assert said == ["A-1042 is packed.", "Noted."]
 
 
-def test_multi_agent_is_stored_and_said_to_be_inactive(http: httpx2.Client) -> None:
+def test_multi_agent_is_said_to_be_active(http: httpx2.Client) -> None:
     features = http.get("/perdure/v1/capabilities").json()["features"]
-    assert features["multi_agent"]["active"] is False
+    assert features["multi_agent"]["active"] is True
     assert features["multi_agent"]["note"]

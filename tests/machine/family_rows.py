@@ -214,6 +214,9 @@ def _check_counts(rows: Rows) -> None:
         assert (each["closed_us"] is None) == (each["status"] == "active"), each
     assert session["inbox_count"] == len(rows.inbox)
     statuses = {turn["status"] for turn in rows.unfinished if turn["subagent_id"] is None}
+    if any(row["kind"] == "message" for row in rows.inbox if row["agent_id"] == session["agent_id"]):
+        # Said behind a cancel that is not settled yet: its turn comes with that.
+        statuses = statuses or {"queued"}
     expected = "idle" if not statuses else "requires_action" if statuses == {"waiting"} else "in_progress"
     answered = session["status"] == "in_progress" and expected == "requires_action"
     assert session["status"] == expected or answered, f"{session['status']} with {statuses}"

@@ -103,7 +103,7 @@ class Crew:
             raise
         await _end(listening)
         for hand in self._hands.values():
-            if hand.conversation is not None:
+            if hand.conversation is not None and not hand.is_stale:
                 self._deps.conversations.keep(self._place(hand), self._lease.epoch, hand.conversation)
         return sum(hand.left is not None and hand.left.is_reserved for hand in self._hands.values())
 

@@ -95,8 +95,9 @@ def row_tokens(row: ItemRow, result_bytes: int) -> int:
         case "agent_message":
             return 2 * FRAME + _content(row.data["content"], result_bytes)
         case kind if kind in COORDINATION_ITEMS:
-            texts = arguments_text(private["call"]["arguments"]) + private.get("result", "")
-            return size + 3 * FRAME + text_tokens(texts) * 5 // 4
+            asked = text_tokens(arguments_text(private["call"]["arguments"])) * 5 // 4
+            told = text_tokens(private.get("result", "")[: result_bytes + 4]) * 5 // 4
+            return size + 3 * FRAME + asked + min(told, result_bytes // 4)
     return 0
 
 

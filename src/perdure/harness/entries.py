@@ -188,14 +188,13 @@ class _Builder:
         used = "" if report["tokens"] is None else f", {report['tokens']:,} tokens"
         sender = row.data["sender_agent_id"]
         label = f"Report of the subagent '{report['name']}' ({sender}); its turn is {report['status']}{used}:"
-        return ServerNote((TextPart(label), TextPart(excerpt(text, self._shape.result_bytes, sender))))
+        return ServerNote((TextPart(label), TextPart(self._bounded(row.id, text, self._shape.result_bytes))))
 
     def _result_of(self, call: ItemRow) -> FunctionResult:
         if call.type in COORDINATION_ITEMS:
             private = call.private or {}
-            return FunctionResult(
-                private["call"]["id"], private.get("result", STILL_WAITING), call.status == "failed"
-            )
+            told = self._bounded(call.id, private.get("result", STILL_WAITING), self._shape.result_bytes)
+            return FunctionResult(private["call"]["id"], told, call.status == "failed")
         call_id = call.data["call_id"]
         row = self._results.get(call_id)
         if row is None:
@@ -212,18 +211,19 @@ class _Builder:
         if content is None or content == "" or content == []:
             return ("The call failed without a reason." if failed else "(no output)"), failed
         if isinstance(content, str):
-            return self._bounded(row, content, self._shape.result_bytes), failed
+            return self._bounded(row.data["call_id"], content, self._shape.result_bytes), failed
         left = self._shape.result_bytes
         parts: list[Part] = []
         for part in self._parts(row, content):
             if isinstance(part, TextPart):
-                part = TextPart(self._bounded(row, part.text, left))
+                part = TextPart(self._bounded(row.data["call_id"], part.text, left))
                 left = max(0, left - len(part.text.encode()))
             parts.append(part)
         return tuple(parts), failed
 
-    def _bounded(self, row: ItemRow, text: str, limit: int) -> str:
-        bounded = excerpt(text, limit, row.data["call_id"])
+    def _bounded(self, place: str, text: str, limit: int) -> str:
+        """As much of a text as is shown; `place` is where `read_result` finds all of it."""
+        bounded = excerpt(text, limit, place)
         if bounded is not text:
             self._shown.is_cut = True
         return bounded

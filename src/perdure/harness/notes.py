@@ -30,6 +30,9 @@ SUBAGENTS = (
 )
 RUNNING = "The request that follows this note is being worked on. The record above includes the steps so far."
 
+LEAST_PATHS = 400
+"""Tokens of the facts of paths that are shown, however little room there is for others."""
+
 _ENDS = {
     "completed": "completed",
     "cancelled": "cancelled by the user",
@@ -116,7 +119,7 @@ def shown_facts(pins: Sequence[Mapping[str, Any]], tokens: int) -> list[str]:
     Of each kind the newest-referenced ones; without a bound, paths alone could fill the window.
     """
     lines = []
-    left = {"path": 2 * tokens, "rule": tokens}
+    left = {"path": max(2 * tokens, LEAST_PATHS), "rule": tokens}
     for pin in pins:
         kind = "path" if pin["kind"] == "path" else "rule"
         line = f"- {pin['name']}: {_on_one_line(pin['value'])} ({pin['source']})"

@@ -8,7 +8,8 @@ from typing import Any
 from perdure.harness.excerpts import READ_RESULT, byte_size, byte_slice
 from perdure.models.messages import CallDone, FunctionSpec
 from perdure.schema.texts import ArgumentFault, parse_arguments
-from perdure.store.compactions import read_call
+from perdure.store.compactions import read_call, read_item
+from perdure.store.coordination import COORDINATION_ITEMS
 from perdure.store.engine import Store
 
 READ_RESULT_SPEC = FunctionSpec(
@@ -43,13 +44,25 @@ async def read_parts(
         if not isinstance(call_id, str) or not isinstance(offset, int) or offset < 0:
             answers[call.output] = "Give a call_id and an offset of 0 or more."
             continue
-        found = await store.read(read_call, session_id, agent_id, call_id)
-        result = None if found is None else found.result
-        if result is None:
+        text = await _stored(store, session_id, agent_id, call_id)
+        if text is None:
             answers[call.output] = f"There is no stored result of the call {call_id[:80]}."
             continue
-        answers[call.output] = _part(_text(result), offset, most - FRAME_BYTES)
+        answers[call.output] = _part(text, offset, most - FRAME_BYTES)
     return answers
+
+
+async def _stored(store: Store, session_id: str, agent_id: str, place: str) -> str | None:
+    """The whole text that an agent was shown in part: a call's result, or what subagents told it."""
+    call = await store.read(read_call, session_id, agent_id, place)
+    if call is not None:
+        return None if call.result is None else _text(call.result)
+    item = await store.read(read_item, session_id, agent_id, place)
+    if item is None:
+        return None
+    if item.type == "agent_message":
+        return "".join(part["text"] for part in item.data["content"])
+    return (item.private or {}).get("result") if item.type in COORDINATION_ITEMS else None
 
 
 def _part(text: str, offset: int, most: int) -> str:

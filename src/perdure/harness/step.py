@@ -130,6 +130,8 @@ class Step:
                     boundary = await self._abandon(attempt, None, error.code)
                     if boundary.state != "run" or boundary.turn is None or boundary.turn.id != self._turn.id:
                         return boundary
+                    if self._halt.is_held:
+                        return boundary  # its turn is about to be ended
                     self._conversation.update(boundary.items)
                     self._turn = boundary.turn
                     self._boundary = boundary

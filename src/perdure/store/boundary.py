@@ -124,7 +124,8 @@ def pass_boundary(
         if turn is not None and ending is not None:
             _finish(session, turn, ending)
         wakes = policy.reports_wake
-        state, turn = _next_turn(session, agent_id, session.inbox(agent_id), reports_wake=wakes)
+        rows = session.inbox(agent_id)
+        state, turn = _next_turn(session, agent_id, rows, reports_wake=wakes and is_root)
         if not is_root and wakes:
             _call_up_root(session)
     else:

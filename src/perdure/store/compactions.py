@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, select
 
 from perdure.store import hot
-from perdure.store.blobs import call_rows, whole
+from perdure.store.blobs import call_rows, item_rows, whole
 from perdure.store.boundary import Lease
 from perdure.store.rows import CallRow, ItemRow, TurnRow
 from perdure.store.steps import Spent, charge, lock_turn
@@ -141,6 +141,13 @@ def read_call(conn: Connection, session_id: str, agent_id: str, call_id: str) ->
     """One of an agent's calls with its result, whole."""
     here = (calls.c.session_id == session_id, calls.c.call_id == call_id, calls.c.agent_id == agent_id)
     found = call_rows(conn, select(calls).where(*here))
+    return found[0] if found else None
+
+
+def read_item(conn: Connection, session_id: str, agent_id: str, item_id: str) -> ItemRow | None:
+    """One of an agent's items, whole."""
+    here = (items.c.session_id == session_id, items.c.id == item_id, items.c.agent_id == agent_id)
+    found = item_rows(conn, select(items).where(*here))
     return found[0] if found else None
 
 

@@ -18,7 +18,7 @@ from perdure.store.workers import live_workers
 
 
 def hand_back(tx: Tx, session_id: str, owner: str, unbegun: int = 1) -> bool:
-    """Give an unfinished session back, for anybody to go on with; False if another has it already.
+    """Give an unfinished session back, for anybody to go on with; False if another has it, or nobody has to.
 
     Args:
         unbegun: how many model calls the last boundaries of its agents asked for that were never begun.
@@ -26,6 +26,11 @@ def hand_back(tx: Tx, session_id: str, owner: str, unbegun: int = 1) -> bool:
     try:
         session = LockedSession.lock(tx, session_id)
     except SessionGone:
+        return False
+    if session.row["owner"] is None:
+        # It came to rest meanwhile: what was asked for before its turns were ended is never begun.
+        release(session, unbegun)
+        session.save()
         return False
     if session.row["owner"] != owner:
         return False

@@ -215,7 +215,11 @@ def _pass_over(
     count_after_turn(session, turn_id, spent.calls, spent.active_us, agent_id)
     release(session)
     agent_id = agent_id or session.root
-    return pass_boundary(session, agent_id, session.turn(agent_id), policy=policy)
+    turn = session.turn(agent_id)
+    if turn is not None and turn.status == "queued":
+        # Whoever ended the turn began this one, and its items are new to the agent.
+        session.note_items(turn)
+    return pass_boundary(session, agent_id, turn, policy=policy)
 
 
 def charge_call(

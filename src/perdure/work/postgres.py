@@ -233,7 +233,8 @@ class PostgresWork:
                 await asyncio.wait({run})
                 raise
             if run.cancelled() and self._runner.draining() and tenure.alive():
-                await self._deps.store.write(hand_back, session_id, tenure.owner)
+                # What was under way was begun: the next claim counts it.
+                await self._deps.store.write(hand_back, session_id, tenure.owner, 0)
         finally:
             del self._doing[job_id]
 
