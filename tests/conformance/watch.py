@@ -19,14 +19,21 @@ T = TypeVar("T")
 Wanted = str | Callable[[Any], bool]
 
 
-def until(read: Callable[[], T], accept: Callable[[T], bool], timeout: float = DEADLINE) -> T:
-    """Repeats `read` until `accept` likes the value, and returns that value."""
+def until(
+    read: Callable[[], T],
+    accept: Callable[[T], bool],
+    timeout: float = DEADLINE,
+    explain: Callable[[], str] = str,
+) -> T:
+    """Repeats `read` until `accept` likes the value, and returns that value; `explain` tells more of a failure."""
     deadline = time.monotonic() + timeout
     while True:
         value = read()
         if accept(value):
             return value
-        assert time.monotonic() < deadline, f"not reached within {timeout} s; last seen: {value!r}"
+        assert time.monotonic() < deadline, (
+            f"{explain()}\nnot reached within {timeout} s; last seen: {value!r}"
+        )
         time.sleep(PAUSE)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 import httpx2
 from sqlalchemy import Engine
+from tests.conformance.watch import until
 
 from .family_rows import ENDED, Rows, check_always, read_rows, restless
 from .family_script import LIMIT
@@ -18,7 +18,6 @@ from .observed import get, read_list
 from .script import FUNCTIONS
 
 DEADLINE = 30.0
-PAUSE = 0.01
 MODEL = "family"
 
 Json = dict[str, Any]
@@ -147,14 +146,14 @@ class Family:
 
     def settle(self) -> Rows:
         """Wait until the session has nothing to do by itself."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            rows = self.look()
-            problem = restless(rows, self.house.released, self.house.place.pids)
-            if problem is None:
-                break
-            assert time.monotonic() < deadline, f"{self.told(rows)}\nnot at rest: {problem}"
-            time.sleep(PAUSE)
+        seen: list[Rows] = []
+
+        def problem() -> str | None:
+            seen[:] = [self.look()]
+            return restless(seen[0], self.house.released, self.house.place.pids)
+
+        until(problem, lambda found: found is None, DEADLINE, lambda: self.told(seen[0]))
+        (rows,) = seen
         self.log.append(f"rests: {[(turn['agent_id'][-4:], turn['status']) for turn in rows.turns]}")
         heard = len(rows.user_texts) + sum(
             row["kind"] == "message" and row["agent_id"] == rows.root for row in rows.inbox

@@ -53,14 +53,18 @@ class Attempt:
             for w in self.writing.values()
         ]
 
-    def spent(self, outcome: str, *, model_calls: int = 1) -> Spent:
-        """What the attempt cost, ended as `outcome`: `ok`, `cancelled` or the code of an error."""
+    def spent(self, outcome: str) -> Spent:
+        """What the attempt cost, ended as `outcome`: `ok`, `cancelled` or the code of an error.
+
+        A call that never began, because a place or a ceiling was in its way, has cost nothing.
+        """
+        if self.call is None or self.call.started_us is None:
+            return self.before
         active_us = int((time.monotonic() - self.began) * 1e6)
         shown = sum(len(text) for writing in self.writing.values() for text in writing.live.texts())
-        calls = () if self.call is None else self.call.ended(outcome, written_tokens(shown))
+        calls = self.call.ended(outcome, written_tokens(shown))
+        spent = self.before + Spent(self.call.usage, active_us, 1, calls)
         if self.finished is not None and self.finished.usage is None:
             # The total of the step is not known, whatever its summaries used.
-            spent = self.before + Spent(None, active_us, model_calls, calls)
             return replace(spent, usage=None)
-        usage = None if self.call is None else self.call.usage
-        return self.before + Spent(usage, active_us, model_calls, calls)
+        return spent

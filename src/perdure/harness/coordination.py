@@ -9,7 +9,7 @@ from perdure.models.messages import CallDone, FunctionSpec
 from perdure.schema.arguments import describe_fault, describe_problems, validator_for
 from perdure.schema.texts import ArgumentFault, parse_arguments
 from perdure.store.boundary import Boundary
-from perdure.store.coordination import NAME_LENGTH, Coordination, Tool
+from perdure.store.coordination import MOST_NAMED, NAME_LENGTH, Coordination, Tool
 
 LONGEST_TASK = 1 << 20
 _AGENT = {"type": "string", "description": "The agent_id of one of your subagents, or its name."}
@@ -54,7 +54,7 @@ SPECS: Mapping[Tool, FunctionSpec] = {
             agent_ids={
                 "type": "array",
                 "items": {"type": "string"},
-                "maxItems": 100,
+                "maxItems": MOST_NAMED,
                 "description": "Optional. Ids or names of subagents; all that are running if left out.",
             },
             until={

@@ -30,7 +30,7 @@ from perdure.store.compactions import load_history
 from perdure.store.engine import StoreError
 from perdure.store.handover import Arrivals, read_arrivals
 from perdure.store.locked import Fenced, SessionGone
-from perdure.store.steps import Spent, TurnOver, abandon_step
+from perdure.store.steps import Spent, abandon_step
 
 log = logging.getLogger(__name__)
 
@@ -217,25 +217,19 @@ class Crew:
             return await Step(self._deps, boundary, conversation, hand.halt, self).run()
         except (Fenced, OwnershipLost, SessionGone, StoreError):
             raise
-        except TurnOver:
-            return await self._abandon(boundary, None)
         except Exception:
             log.exception("a step of turn %s failed", boundary.turn.id)
             text = "The server failed while it ran the turn. See its log."
-            return await self._abandon(boundary, Failure("internal_error", text))
-
-    async def _abandon(self, boundary: Boundary, failure: Failure | None) -> Boundary:
-        assert boundary.turn is not None
-        return await self._deps.store.write(
-            abandon_step,
-            boundary.lease,
-            boundary.turn.id,
-            [],
-            Spent(None, 0, 0),
-            failure=failure,
-            policy=self._deps.policy,
-            agent_id=boundary.agent_id,
-        )
+            return await self._deps.store.write(
+                abandon_step,
+                boundary.lease,
+                boundary.turn.id,
+                [],
+                Spent(None, 0, 0),
+                failure=Failure("internal_error", text),
+                policy=self._deps.policy,
+                agent_id=boundary.agent_id,
+            )
 
     async def _update(self, hand: Hand, boundary: Boundary, *, needed: bool) -> Conversation | None:
         """Take what a boundary brought into the agent's conversation, which is read when it is needed."""

@@ -66,6 +66,8 @@ class Step:
         self._others = others
         self._unsaved = NOTHING_SPENT
         self._tally = boundary.spent
+        # What nobody has been charged with yet.
+        self._attempt = self._nothing()
 
     async def run(self) -> Boundary:
         """Make the step and pass the boundary behind it.
@@ -75,13 +77,19 @@ class Step:
                 gone; nothing was written.
         """
         try:
+            return await self._make()
+        except TurnOver:
+            return await self._abandon(self._attempt, None)
+
+    async def _make(self) -> Boundary:
+        try:
             resolved = self._deps.registry.resolve(self._boundary.turn_config.settings.model)
         except UnknownModel as error:
             failure = Failure("resource_not_found", str(error))
-            return await self._fail(Attempt(self._turn, self._turn.model_calls), failure, model_calls=0)
+            return await self._fail(self._attempt, failure)
         refused = self._refused(resolved)
         if refused is not None:
-            return await self._fail(Attempt(self._turn, self._turn.model_calls), refused, model_calls=0)
+            return await self._fail(self._attempt, refused)
         compactor = self._compactor(resolved)
         made = await compactor.make_room()
         waited = 0.0
@@ -95,10 +103,10 @@ class Step:
                 return await self._give_up(made)
             request = compactor.request
             check_request(request, self._conversation.checked)
-            attempt = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
+            attempt = self._attempt = self._nothing()
             refused = self._refused(resolved)
             if refused is not None:
-                return await self._fail(attempt, refused, model_calls=0)
+                return await self._fail(attempt, refused)
             name = self._boundary.turn_config.settings.model
             attempt.call = CallRecord.of(self._deps, resolved, request, name)
             attempt.call.is_compacted = self._conversation.compaction is not None
@@ -137,14 +145,12 @@ class Step:
                     self._boundary = boundary
                     self._tally = boundary.spent
                     self._unsaved = NOTHING_SPENT
+                    self._attempt = self._nothing()
                     compactor = self._compactor(resolved)
                 else:
                     compactor.turn = await self._charge(attempt, error.code)
                 if await self._cancelled_within(delay):
-                    nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
-                    return await self._abandon(nothing, None, model_calls=0)
-            except TurnOver:
-                return await self._abandon(attempt, None)
+                    return await self._abandon(self._nothing(), None)
             except TimeoutError:
                 seconds = int(self._deps.settings.work.turn_timeout)
                 text = f"The turn was active for longer than {seconds} seconds."
@@ -162,8 +168,11 @@ class Step:
 
     async def _give_up(self, made: Failure | Cancelled) -> Boundary:
         """End a step for which no request could be made."""
-        nothing = Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
-        return await self._abandon(nothing, None if isinstance(made, Cancelled) else made, model_calls=0)
+        return await self._abandon(self._nothing(), None if isinstance(made, Cancelled) else made)
+
+    def _nothing(self) -> Attempt:
+        """An attempt that has not begun, with what was spent before it."""
+        return Attempt(self._turn, self._turn.model_calls, before=self._unsaved)
 
     # ---- what is spent
 
@@ -193,6 +202,7 @@ class Step:
             charge_call, self._lease, self._turn.id, spent, self._boundary.agent_id
         )
         self._unsaved = NOTHING_SPENT
+        self._attempt = self._nothing()
         return self._turn
 
     async def _go_on_from(self, turn: TurnRow) -> None:
@@ -259,16 +269,11 @@ class Step:
         self._deps.tracing.committed(self._turn, attempt.number, boundary)
         return boundary
 
-    async def _fail(self, attempt: Attempt, failure: Failure, *, model_calls: int = 1) -> Boundary:
-        return await self._abandon(attempt, failure, failure.code, model_calls=model_calls)
+    async def _fail(self, attempt: Attempt, failure: Failure) -> Boundary:
+        return await self._abandon(attempt, failure, failure.code)
 
     async def _abandon(
-        self,
-        attempt: Attempt,
-        failure: Failure | None,
-        outcome: str = "cancelled",
-        *,
-        model_calls: int = 1,
+        self, attempt: Attempt, failure: Failure | None, outcome: str = "cancelled"
     ) -> Boundary:
         self._check_ownership()
         # What asked for it is in the rows that the boundary reads.
@@ -278,7 +283,7 @@ class Step:
             self._lease,
             self._turn.id,
             attempt.partial(),
-            attempt.spent(outcome, model_calls=model_calls),
+            attempt.spent(outcome),
             failure=failure,
             policy=self._deps.policy,
             agent_id=self._boundary.agent_id,

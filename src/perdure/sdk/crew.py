@@ -51,8 +51,8 @@ class Crew:
         if isinstance(event, Recovered):
             if event.session.agent.multi_agent.enabled:
                 await self._look()
-                for now in list(self._known.values()):
-                    for told in self._news_of(now):
+                for subagent in list(self._known.values()):
+                    for told in self._news_of(subagent):
                         yield told
             for item in event.items:
                 async for said in self._item(item):

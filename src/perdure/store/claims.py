@@ -56,18 +56,19 @@ def claim(tx: Tx, session_id: str, *, owner: str, policy: Policy = DEFAULT) -> B
 def take_up_torn(session: LockedSession) -> None:
     """Close what the owner before left in the middle of a step, and count the calls that it broke off.
 
-    It broke off a model call, or was about to make one: it is counted, so that the repeated step is told
-    apart from it and a server that dies again and again has a ceiling.
+    A call that it had reserved is counted with its turn, so that the repeated step is told apart from it and
+    a server that dies again and again has a ceiling. Who hands a session back has reserved none.
     """
     agents = [session.root, *(each.id for each in session.subagents() if each.turn_id is not None)]
     turns = [turn for agent in agents if (turn := session.turn(agent)) is not None]
     torn = [turn for turn in turns if turn.status == "in_progress" and not is_waiting(session, turn)]
-    count_interrupted(session, torn or turns[:1])
-    for turn in torn:
+    broken_off = count_interrupted(session, torn or turns[:1])
+    for number, turn in enumerate(torn):
         close_torn_items(session, turn)
         session.tx.announcements.append(TurnRecovered(session.id, turn.id))
-        turn = session.turn(turn.agent_id) or turn
-        session.update_turn(turn, model_calls=turn.model_calls + 1)
+        if number < broken_off:
+            turn = session.turn(turn.agent_id) or turn
+            session.update_turn(turn, model_calls=turn.model_calls + 1)
 
 
 def look(

@@ -43,6 +43,7 @@ ITEM_OF: Mapping[Tool, str] = {
 }
 COORDINATION_ITEMS = frozenset(ITEM_OF.values())
 NAME_LENGTH = 64
+MOST_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,8 @@ class _Made:
         """The subagents of a wait as the model named them; those that run if it named none."""
         named = self._call.arguments.get("agent_ids")
         if isinstance(named, list) and named:
-            return named
+            # More are refused; what is listed of them has a bound all the same.
+            return named[:MOST_NAMED]
         return [each.id for each in self._children if each.turn_id is not None]
 
     def _stop(self, target: SubagentRow) -> dict[str, Any] | None:
@@ -255,7 +257,7 @@ class _Made:
 
     def _name(self) -> str:
         taken = {each.name for each in self._session.subagents()}
-        wanted = " ".join(str(self._call.arguments.get("name") or "").split())[: NAME_LENGTH - 5]
+        wanted = " ".join(str(self._call.arguments.get("name") or "").split())[: NAME_LENGTH - 5].strip()
         base = wanted or f"agent-{len(taken) + 1}"
         number, name = 1, base
         while name in taken:

@@ -154,10 +154,10 @@ def release_beside(session: LockedSession, call_id: str) -> bool:
     return len(rest) < len(tally.beside)
 
 
-def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> None:
-    """Count the calls under way of an owner that is gone; nobody knows what they used.
+def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> int:
+    """Count the calls under way of an owner that is gone, and return how many were those of steps.
 
-    Each agent has had one step at most, so those are listed with the turns in this order. The session names
+    Nobody knows what they used. Each agent has had one step at most, so those are listed with the turns in this order. The session names
     its new owner already: what that one has under way beside the steps goes on.
     """
     tally = Tally.of(session.row)
@@ -181,8 +181,10 @@ def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> None:
         turn = session.turn(begun["agent_id"])
         if turn is not None and turn.id == begun["turn_id"]:
             session.update_turn(turn, model_calls=turn.model_calls + 1)
-    if tally.reserved or len(beside) < len(tally.beside):
+    reserved = tally.reserved
+    if reserved or len(beside) < len(tally.beside):
         _set(session, replace(tally, reserved=0, beside=beside))
+    return reserved
 
 
 def settle(
