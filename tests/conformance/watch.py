@@ -25,7 +25,10 @@ def until(
     timeout: float = DEADLINE,
     explain: Callable[[], str] = str,
 ) -> T:
-    """Repeats `read` until `accept` likes the value, and returns that value; `explain` tells more of a failure."""
+    """Repeats `read` until `accept` likes the value, and returns that value.
+
+    `explain` tells more of a failure.
+    """
     deadline = time.monotonic() + timeout
     while True:
         value = read()

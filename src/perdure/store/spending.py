@@ -157,8 +157,8 @@ def release_beside(session: LockedSession, call_id: str) -> bool:
 def count_interrupted(session: LockedSession, turns: Sequence[TurnRow]) -> int:
     """Count the calls under way of an owner that is gone, and return how many were those of steps.
 
-    Nobody knows what they used. Each agent has had one step at most, so those are listed with the turns in this order. The session names
-    its new owner already: what that one has under way beside the steps goes on.
+    Nobody knows what they used. Each agent has had one step at most, so those are listed with the turns in
+    this order. The session names its new owner already: what that one has under way beside the steps goes on.
     """
     tally = Tally.of(session.row)
     for number in range(tally.reserved):
