@@ -20,6 +20,7 @@ from typing import Any
 from perdure.harness.background import Pending, Summary
 from perdure.harness.context import build_request, request_tokens
 from perdure.harness.conversation import Conversation
+from perdure.harness.conversations import place_of
 from perdure.harness.cuts import Cut, find_cut, is_request, row_tokens
 from perdure.harness.deps import Deps
 from perdure.harness.entries import arguments_text
@@ -149,11 +150,7 @@ class Compactor:
     @property
     def _name(self) -> str:
         """Under which name a summary that is written beside the agent's steps is kept."""
-        return (
-            self._session_id
-            if self._boundary.subagent is None
-            else f"{self._session_id}/{self.turn.agent_id}"
-        )
+        return place_of(self._session_id, self.turn.subagent_id)
 
     # ---- compacting while the step waits
 

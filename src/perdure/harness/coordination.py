@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from perdure.models.messages import CallDone, FunctionSpec
 from perdure.schema.arguments import describe_fault, describe_problems, validator_for
@@ -96,7 +96,7 @@ FOR_SUBAGENTS = (
 )
 
 
-def offered(boundary: Boundary, depth: int) -> Mapping[str, FunctionSpec]:
+def offered(boundary: Boundary, depth: int) -> Mapping[Tool, FunctionSpec]:
     """The calls that the agent of a boundary may make, by name.
 
     Args:
@@ -105,19 +105,18 @@ def offered(boundary: Boundary, depth: int) -> Mapping[str, FunctionSpec]:
     level = 0 if boundary.subagent is None else boundary.subagent.depth
     if not boundary.config.settings.multi_agent.enabled or level >= depth:
         return {}
-    return {spec.name: spec for spec in SPECS.values()}
+    return SPECS
 
 
 def read_coordination(call: CallDone, private: Mapping[str, Any] | None) -> Coordination:
-    """A model's call as it is made, or with why it is not."""
-    spec = next(spec for spec in SPECS.values() if spec.name == call.name)
-    tool: Tool = next(tool for tool, each in SPECS.items() if each is spec)
+    """A model's call of one of these functions as it is made, or with why it is not."""
+    tool = cast(Tool, call.name)
     parsed = parse_arguments(call.arguments)
     if isinstance(parsed, ArgumentFault):
         return Coordination(tool, {}, private, describe_fault(call.name, parsed))
     # Models write null for what they leave out.
     parsed = {name: value for name, value in parsed.items() if value is not None}
-    problems = validator_for(spec.parameters).problems(parsed)
+    problems = validator_for(SPECS[tool].parameters).problems(parsed)
     if problems:
         return Coordination(tool, parsed, private, describe_problems(call.name, problems))
     return Coordination(tool, parsed, private)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.harness.conversation import Conversation
+from perdure.harness.conversations import place_of
 from perdure.harness.deps import Deps
 from perdure.harness.halt import Halt
 from perdure.harness.ownership import OwnershipLost
@@ -245,7 +246,8 @@ class Crew:
         return hand.conversation
 
     def _place(self, hand: Hand) -> str:
-        return place_of(self._lease.session_id, hand.agent_id, self._root)
+        subagent_id = None if hand.agent_id == self._root else hand.agent_id
+        return place_of(self._lease.session_id, subagent_id)
 
     def _check_ownership(self) -> None:
         if not self._deps.ownership.alive():
@@ -284,11 +286,6 @@ class Crew:
                 tasks.add(hand.task)
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
-
-
-def place_of(session_id: str, agent_id: str, root: str) -> str:
-    """Under which name what is kept of an agent in this process is found; it begins with its session."""
-    return session_id if agent_id == root else f"{session_id}/{agent_id}"
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

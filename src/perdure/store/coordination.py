@@ -193,9 +193,9 @@ class _Made:
         targets = list(dict.fromkeys(self._find(each).id for each in named))
         seconds, longest = arguments.get("timeout_s"), policy.longest_wait_us
         # A number of JSON may be too large for anything but a comparison.
-        wait_us = policy.wait_us if seconds is None else int(min(seconds, longest / 1e6) * 1e6)
+        wait_us = min(policy.wait_us, longest) if seconds is None else int(min(seconds, longest / 1e6) * 1e6)
         for_any = arguments.get("until") == "any"
-        begin_wait(self._session, self._turn, item, targets, for_any, min(wait_us, longest))
+        begin_wait(self._session, self._turn, item, targets, for_any, wait_us)
 
     def _interrupt(self, target: SubagentRow) -> dict[str, Any]:
         ended = self._stop(target)
