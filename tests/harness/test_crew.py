@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,10 @@ from perdure.store.compactions import load_history
 from perdure.store.coordination import Coordination
 from perdure.store.engine import open_engine
 from perdure.store.migrate import migrate
+from perdure.store.spending import Tally
 from perdure.store.sqlite import SqliteStore
 from perdure.store.steps import Text
+from perdure.store.tables import model_calls
 
 MOST = 2000
 LONG = "".join(f"{number} and on. " for number in range(2000))
@@ -95,17 +98,34 @@ class Alone:
         raise AssertionError("it ends nobody's turn")
 
 
-async def test_a_call_that_broke_is_not_made_again_for_a_turn_that_is_about_to_be_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass(frozen=True)
+class Place:
+    """A loop on a database, and what the agents of a session there have come to."""
+
+    deps: Deps
+    crew: Crew
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
     script = '[otherwise]\nanswer = [{ text = "x" }]\n'
     settings = load_settings(scripted_config(tmp_path, {"m": script}), {}, {"data_dir": str(tmp_path)})
     store = await SqliteStore.open(settings.database, lambda _: None)
     registry = Registry(settings)
     engine = open_engine(settings.database)
-    crew = Crew(engine)
-    engine.dispose()
-    boundary = next(iter(crew.boundaries.values()))
+    try:
+        deps = Deps(settings, store, Hub(1 << 20), registry, asyncio.Semaphore(1))
+        yield Place(deps, Crew(engine))
+    finally:
+        engine.dispose()
+        await registry.close()
+        await store.close()
+
+
+async def test_a_call_that_broke_is_not_made_again_for_a_turn_that_is_about_to_be_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boundary = next(iter(place.crew.boundaries.values()))
     halt = Halt()
     calls = 0
 
@@ -121,10 +141,29 @@ async def test_a_call_that_broke_is_not_made_again_for_a_turn_that_is_about_to_b
         raise ModelError("server_error", "It broke.", retryable=True)
 
     monkeypatch.setattr(AnswerStream, "read", breaks)
-    try:
-        deps = Deps(settings, store, Hub(1 << 20), registry, asyncio.Semaphore(1))
-        left = await Step(deps, boundary, Conversation(boundary.items), halt, Alone()).run()
-    finally:
-        await registry.close()
-        await store.close()
+    left = await Step(place.deps, boundary, Conversation(boundary.items), halt, Alone()).run()
     assert (left.state, left.is_reserved) == ("run", False)
+
+
+async def test_a_call_whose_turn_was_ended_under_it_is_counted_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = place.crew
+    crew.step("", Coordination("create_subagent", {"task": "Look.", "name": "one"}))
+    crew.look_around()
+    (boundary,) = [each for each in crew.boundaries.values() if each.subagent is not None]
+    before = Tally(**crew.row.spent)
+
+    async def breaks(self: AnswerStream, attempt: Attempt, resolved: object, request: object) -> bool:
+        assert attempt.call is not None
+        attempt.call.begin()
+        crew.step("", Coordination("interrupt_subagent", {"agent_id": "one"}))
+        raise ModelError("server_error", "It broke.", retryable=True)
+
+    monkeypatch.setattr(AnswerStream, "read", breaks)
+    left = await Step(place.deps, boundary, Conversation(boundary.items), Halt(), Alone()).run()
+    assert left.state == "idle"
+    after = Tally(**crew.row.spent)
+    # The call of the subagent, and that of the step with which the root interrupted it.
+    assert (after.model_calls - before.model_calls, after.reserved) == (2, 1)
+    assert [call.outcome for call in crew.rows(model_calls)] == ["cancelled"]

@@ -13,6 +13,7 @@ from perdure.store.engine import open_engine
 from perdure.store.handover import hand_back
 from perdure.store.migrate import migrate
 from perdure.store.spending import Tally
+from perdure.store.tables import model_calls, turns
 
 CREATE = Coordination("create_subagent", {"task": "Look.", "name": "one"})
 INTERRUPT = Coordination("interrupt_subagent", {"agent_id": "one"})
@@ -55,3 +56,19 @@ def test_the_step_of_a_turn_that_was_ended_hears_what_begins_the_next(crew: Crew
     crew.say("one", "Too late.")
     (boundary,) = [each for each in crew.boundaries.values() if each.subagent is not None]
     assert [item.data["content"][0]["text"] for item in boundary.items] == ["Rather this."]
+
+
+def test_a_session_that_was_handed_back_costs_no_call(crew: Crew) -> None:
+    crew.step("", CREATE)
+    crew.look_around()
+    before = [turn.model_calls for turn in crew.rows(turns)]
+    with crew.tx() as inside:
+        assert hand_back(inside, crew.id, "worker_1", unbegun=2)
+    crew.take_over()
+    assert [turn.model_calls for turn in crew.rows(turns)] == before
+    assert [call.outcome for call in crew.rows(model_calls)].count("interrupted") == 0
+    # An owner that dies has broken off the call of the root, and the one of the subagent.
+    crew.look_around()
+    crew.take_over()
+    assert [turn.model_calls for turn in crew.rows(turns)] == [count + 1 for count in before]
+    assert [call.outcome for call in crew.rows(model_calls)].count("interrupted") == 2
